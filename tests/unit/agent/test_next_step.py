@@ -31,6 +31,7 @@ from fairlead_common.protocol.entries import (
     ApprovalRequestEntry,
     CustomEntry,
     EpochEntry,
+    Outcome,
     QueuedEntry,
     RunEndEntry,
     RunStartEntry,
@@ -305,6 +306,22 @@ def test_a_run_parks_only_while_a_pending_call_waits_for_a_decision(log: World) 
     assert may_end(log.state, "waiting_approval")
     log.add(ApprovalEntry, approval_id="a-c1", call_id="c1", decision="once", reason="")
     assert not may_end(log.state, "waiting_approval")
+
+
+@pytest.mark.parametrize("outcome", ["waiting_provider", "waiting_budget"])
+def test_a_run_that_waits_for_the_provider_or_for_money_parks_unless_it_is_over(
+    log: World, outcome: Outcome
+) -> None:
+    log.start()
+    log.user("one", 1)
+    assert may_end(log.state, outcome)
+    log.add(CustomEntry, name=ABORT, data={})
+    assert not may_end(log.state, outcome)
+    log.end("aborted")
+    log.start()
+    log.user("two", 2)
+    log.assistant(text="done")
+    assert not may_end(log.state, outcome)
 
 
 MOVES = st.sampled_from(["prompt", "followup", "steer", "beat", "abort", "work", "work", "work", "park"])

@@ -150,6 +150,10 @@ ENTRIES: dict[str, Entry] = {
     "run_end-left_out": RunEndEntry(
         **_ABOUT, outcome="failed", error="e", left_out=["e7"], left_out_images=["e8"]
     ),
+    "run_end-waiting_provider": RunEndEntry(
+        **_ABOUT, outcome="waiting_provider", error="e", retry_at=9000, waiting_since=5000
+    ),
+    "run_end-waiting_budget": RunEndEntry(**_ABOUT, outcome="waiting_budget", error="e"),
     "approval_request": ApprovalRequestEntry(
         **_ABOUT,
         call_id="c",

@@ -169,7 +169,7 @@ class Client:
                 continue
             elif entry["type"] == "dropped" and not entry.get("repeats"):
                 return Answer(outcome="dropped", error=entry["reason"])
-            elif entry["type"] == "run_end" and entry["outcome"] != "waiting_approval":
+            elif entry["type"] == "run_end" and not entry["outcome"].startswith("waiting_"):
                 return Answer(outcome=entry["outcome"], text=said, error=entry.get("error"))
         raise AssertionError("the stream of a session does not end by itself")
 

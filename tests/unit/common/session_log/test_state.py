@@ -1,5 +1,7 @@
 """The fold: what a log says of its session."""
 
+import pytest
+
 from fairlead_common.protocol.content import (
     ContentBlock,
     TextBlock,
@@ -14,11 +16,13 @@ from fairlead_common.protocol.entries import (
     DroppedEntry,
     EpochEntry,
     MessageEntry,
+    Outcome,
     QueuedEntry,
     RunEndEntry,
     RunStartEntry,
 )
 from fairlead_common.session_log.generations import DELETE
+from fairlead_common.session_log.rules import PARKED_OUTCOMES
 from fairlead_common.session_log.state import ABORT, SessionState
 from tests.support.session_logs import Log
 
@@ -104,6 +108,17 @@ def test_parked_session_keeps_its_call_and_its_request_until_the_decision() -> N
     assert log.state.approvals == {}
     assert log.state.granted == [request]
     assert log.state.decisions["c1"].decision == "session"
+
+
+@pytest.mark.parametrize("outcome", sorted(PARKED_OUTCOMES))
+def test_a_parked_run_keeps_its_input_and_its_phase_until_another_goes_on_with_it(outcome: Outcome) -> None:
+    log = Log()
+    log.start()
+    log.user("hi", 1)
+    log.add(RunEndEntry, outcome=outcome)
+    assert (log.state.phase, log.state.unended) == ("parked", [(1, "k1")])
+    log.add(RunStartEntry, agent="main", model="demo", mode="ask", resumes="r1")
+    assert (log.state.phase, log.state.parked) == ("open", False)
 
 
 def test_attempts_grow_with_takeovers_and_are_forgotten_with_progress() -> None:

@@ -13,6 +13,8 @@ from fairlead_common.protocol.content import ContentBlock, Message, MessageSourc
 from fairlead_common.protocol.messages import SandboxKind, WorkspaceAccess, WorkspaceKind
 
 # truncated: the last reply was cut off at a limit of the model, so that the answer is not whole.
+# waiting_*: the run is parked, and another one goes on with it: after a decision (approval, budget), or when
+# the provider is asked again.
 Outcome = Literal[
     "completed",
     "truncated",
@@ -22,6 +24,8 @@ Outcome = Literal[
     "turn_limit",
     "budget",
     "waiting_approval",
+    "waiting_budget",
+    "waiting_provider",
     "unknown",
 ]
 
@@ -101,7 +105,7 @@ class RunStartEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, ta
 
 
 class RunEndEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_end"):
-    """The session is idle again, or parked (`waiting_approval`).
+    """The session is idle again, or parked (`waiting_approval`, `waiting_budget`, `waiting_provider`).
 
     Fields:
         seqs: sequences of all prompts, steers and follow-ups that this run ended.
@@ -113,6 +117,8 @@ class RunEndEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
         left_out: entries of messages that later requests to the model leave out, since it could not take
             them: too long, or refused. A tool result stays paired with its call. The log keeps them.
         left_out_images: the same of their images alone.
+        retry_at: with `waiting_provider`, when it is asked again; milliseconds since 1970.
+        waiting_since: with `waiting_provider`, when it first failed, over all runs parked since.
     """
 
     outcome: Outcome
@@ -120,6 +126,8 @@ class RunEndEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
     error_code: str = ""
     left_out: list[str] = []
     left_out_images: list[str] = []
+    retry_at: int = 0
+    waiting_since: int = 0
     turns: int = 0
     usage: Usage = Usage()
     duration_ms: int = 0

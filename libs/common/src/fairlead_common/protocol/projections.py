@@ -13,7 +13,7 @@ import msgspec
 from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.content import Usage
 
-SessionStatus = Literal["idle", "running", "waiting_approval"]
+SessionStatus = Literal["idle", "running", "waiting_approval", "waiting_budget", "waiting_provider"]
 
 _SESSION: Final = "session."
 _APPROVAL: Final = "approval."

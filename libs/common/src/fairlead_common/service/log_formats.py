@@ -16,8 +16,10 @@ ENTRIES: Final = "log_entries"
 TOOL_LIST: Final = "tool_list"
 HOOK_DECISION: Final = "hook_decision"
 HOOK_CONTEXT: Final = "hook_context"
-# Types of entries that versions before this one do not read.
-READ_ENTRIES: Final = frozenset({TOOL_LIST, HOOK_DECISION, HOOK_CONTEXT})
+WAITING_BUDGET: Final = "waiting_budget"
+WAITING_PROVIDER: Final = "waiting_provider"
+# Types of entries, and outcomes of runs, that versions before this one do not read.
+READ_ENTRIES: Final = frozenset({TOOL_LIST, HOOK_DECISION, HOOK_CONTEXT, WAITING_BUDGET, WAITING_PROVIDER})
 
 
 def announced() -> dict[str, str]:

@@ -17,7 +17,7 @@ from fairlead_common.protocol.entries import (
     RunStartEntry,
 )
 from fairlead_common.session_log.rules import (
-    PARKED_OUTCOME,
+    PARKED_OUTCOMES,
     answers_before,
     approvals_closed_by,
     named,
@@ -160,7 +160,7 @@ class InputView:
         self.duration_ms += entry.duration_ms
         self._told_turns += entry.turns
         self._told_usage = self._told_usage.plus(entry.usage)
-        if entry.outcome == PARKED_OUTCOME:
+        if entry.outcome in PARKED_OUTCOMES:
             self.parked = True
         else:
             self.approvals.clear()

@@ -16,7 +16,7 @@ from fairlead_common.protocol.entries import (
 )
 from fairlead_common.protocol.subjects import H_STATE
 
-PARKED_OUTCOME: Final = "waiting_approval"
+PARKED_OUTCOMES: Final[frozenset[str]] = frozenset({"waiting_approval", "waiting_budget", "waiting_provider"})
 PHASES: Final = frozenset({"open", "parked", "closed"})
 
 
@@ -32,7 +32,7 @@ def phase_of(headers: Mapping[str, str]) -> str:
 def ends_run(entry: Entry) -> bool:
     """Whether the run that was open is over: closed, or deleted with its session. A parked run is not."""
     return isinstance(entry, DeletedEntry) or (
-        isinstance(entry, RunEndEntry) and entry.outcome != PARKED_OUTCOME
+        isinstance(entry, RunEndEntry) and entry.outcome not in PARKED_OUTCOMES
     )
 
 

@@ -29,7 +29,7 @@ from fairlead_common.protocol.entries import (
 from fairlead_common.session_log.conversation import HOOK_SENDER, Item, Run, is_from_hook
 from fairlead_common.session_log.generations import DELETE
 from fairlead_common.session_log.rules import (
-    PARKED_OUTCOME,
+    PARKED_OUTCOMES,
     answers_before,
     approvals_closed_by,
     inputs_ended_by,
@@ -252,7 +252,7 @@ class SessionState(StateFields):
         if self.run is not None and self.run.quiet:
             self._heartbeat_ends(self.run)
         self.run = None
-        self.parked = entry.outcome == PARKED_OUTCOME
+        self.parked = entry.outcome in PARKED_OUTCOMES
         self._end_inputs(entry)
         if not self.parked:
             self._keep_replies_of_queue()

@@ -139,7 +139,7 @@ class Projections:
     def _summary(self, state: SessionState) -> SessionSummary:
         agent = state.agent or "main"  # of the first run, where nothing but system lines came so far
         profile = self._config.current.agent(agent)
-        status = "running" if state.run else "waiting_approval" if state.parked else "idle"
+        status = "running" if state.run else state.last_outcome if state.parked else "idle"
         return SessionSummary(
             id=state.session,
             agent=agent,

@@ -53,6 +53,7 @@ from fairlead_common.protocol.entries import (
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.trace import trace_id
 from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.session_log.rules import PARKED_OUTCOMES
 
 log = structlog.get_logger()
 
@@ -291,7 +292,7 @@ class AgentLoop:
             end: how it ends.
             cause: input that later requests to the model leave out.
         """
-        run, parks = self._state.run, end.outcome == "waiting_approval"
+        run, parks = self._state.run, end.outcome in PARKED_OUTCOMES
         if run is None:
             return
         ended = [] if parks else self._ended()
@@ -315,7 +316,7 @@ class AgentLoop:
             closed = await self._owner.close(entry, lambda: self._may_close(end.outcome))
             if not closed:
                 await self._mailbox.drain()
-                if self._state.run is None or end.outcome in ("completed", "waiting_approval"):
+                if self._state.run is None or parks or end.outcome == "completed":
                     return
         log.info(
             "run_ended",
@@ -326,7 +327,7 @@ class AgentLoop:
         )
 
     def _may_close(self, outcome: Outcome) -> bool:
-        if outcome != "waiting_approval" and self._replies.open():
+        if outcome not in PARKED_OUTCOMES and self._replies.open():
             return False  # mail that repeats what this run answers came meanwhile
         return may_end(self._state, outcome)
 

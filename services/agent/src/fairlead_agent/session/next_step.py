@@ -12,7 +12,7 @@ from fairlead_common.config import AgentConfig
 from fairlead_common.protocol.content import AssistantMessage
 from fairlead_common.protocol.entries import Outcome, QueuedEntry
 from fairlead_common.session_log.conversation import Run
-from fairlead_common.session_log.rules import reply_outcome
+from fairlead_common.session_log.rules import PARKED_OUTCOMES, reply_outcome
 from fairlead_common.session_log.state import SessionState
 
 MAX_ATTEMPTS = 5  # owners in a row that took over a run and got no further
@@ -196,10 +196,12 @@ def may_end(state: SessionState, outcome: Outcome) -> bool:
     """Whether the run may still end with `outcome`, after the mail consumed since that was decided."""
     if state.run is None:
         return False
-    if outcome not in ("completed", "waiting_approval"):
+    if outcome != "completed" and outcome not in PARKED_OUTCOMES:
         return True
     if state.run.aborting or state.deleting:
         return False
     if outcome == "completed":
         return not (state.queue or state.pending or state.needs_reply)
-    return any(request.call_id in state.pending for request in state.approvals.values())
+    if outcome == "waiting_approval":
+        return any(request.call_id in state.pending for request in state.approvals.values())
+    return state.needs_reply or bool(state.pending)

@@ -33,7 +33,7 @@ export interface Agent {
 export interface AgentEnd {
   type: "agent_end";
   run_id: string;
-  outcome: "aborted" | "budget" | "completed" | "failed" | "timed_out" | "truncated" | "turn_limit" | "unknown" | "waiting_approval";
+  outcome: "aborted" | "budget" | "completed" | "failed" | "timed_out" | "truncated" | "turn_limit" | "unknown" | "waiting_approval" | "waiting_budget" | "waiting_provider";
   error: string | null;
   error_code: string;
   usage: Usage;
@@ -1032,7 +1032,7 @@ export interface RetryBody {
 }
 
 /**
- * The session is idle again, or parked (`waiting_approval`).
+ * The session is idle again, or parked (`waiting_approval`, `waiting_budget`, `waiting_provider`).
  *
  * Fields:
  *     seqs: sequences of all prompts, steers and follow-ups that this run ended.
@@ -1044,6 +1044,8 @@ export interface RetryBody {
  *     left_out: entries of messages that later requests to the model leave out, since it could not take
  *         them: too long, or refused. A tool result stays paired with its call. The log keeps them.
  *     left_out_images: the same of their images alone.
+ *     retry_at: with `waiting_provider`, when it is asked again; milliseconds since 1970.
+ *     waiting_since: with `waiting_provider`, when it first failed, over all runs parked since.
  */
 export interface RunEndEntry {
   type: "run_end";
@@ -1053,11 +1055,13 @@ export interface RunEndEntry {
   epoch?: number;
   cursor?: number;
   run_id?: string | null;
-  outcome: "aborted" | "budget" | "completed" | "failed" | "timed_out" | "truncated" | "turn_limit" | "unknown" | "waiting_approval";
+  outcome: "aborted" | "budget" | "completed" | "failed" | "timed_out" | "truncated" | "turn_limit" | "unknown" | "waiting_approval" | "waiting_budget" | "waiting_provider";
   error?: string | null;
   error_code?: string;
   left_out?: string[];
   left_out_images?: string[];
+  retry_at?: number;
+  waiting_since?: number;
   turns?: number;
   usage?: Usage;
   duration_ms?: number;
@@ -1201,7 +1205,7 @@ export interface Session {
   workspace_kind: string;
   host: string;
   source: string;
-  status: "idle" | "running" | "waiting_approval";
+  status: "idle" | "running" | "waiting_approval" | "waiting_budget" | "waiting_provider";
   created_at: number;
   updated_at: number;
   last_outcome: string | null;

@@ -112,7 +112,8 @@ function State({ status }: { status: Status }) {
           <Spinner /> Running
         </>
       )}
-      {status === "waiting_approval" && "Needs you"}
+      {(status === "waiting_approval" || status === "waiting_budget") && "Needs you"}
+      {status === "waiting_provider" && "Waiting for the provider"}
       {status === "idle" && "Idle"}
     </span>
   );

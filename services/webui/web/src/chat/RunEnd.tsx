@@ -20,6 +20,8 @@ const WHAT: Record<Exclude<RunOutcome, "completed">, What> = {
   turn_limit: { title: "The run reached its limit of turns.", next: KEPT },
   budget: { title: "The run reached its budget.", next: KEPT },
   waiting_approval: { title: "Waiting for an approval.", next: "" },
+  waiting_budget: { title: "Waiting for a larger budget.", next: "" },
+  waiting_provider: { title: "Waiting for the provider.", next: "" },
   unknown: {
     title: "It is not known whether the last command took effect.",
     next: "Check what it may have changed before you repeat it.",

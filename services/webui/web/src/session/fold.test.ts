@@ -185,6 +185,15 @@ describe("tool calls", () => {
   });
 });
 
+describe("a parked run", () => {
+  it("is shown as waiting until another one goes on with it", () => {
+    const waiting = foldAll([runStart(1), runEnd(2, "waiting_provider")]);
+    expect(waiting.parked).toMatchObject({ outcome: "waiting_provider" });
+    expect(waiting.items.some((item) => item.kind === "run_end")).toBe(false);
+    expect(fold(waiting, logged({ ...runStart(3), run_id: "r2" })).parked).toBeNull();
+  });
+});
+
 describe("approvals", () => {
   const request: Entry = {
     type: "approval_request",

@@ -66,10 +66,11 @@ export function foldEntry(view: View, entry: Entry): View {
     case "run_start":
       return { ...withOpenRun(next, entry), mode: entry.mode, model: entry.model, retry: null };
     case "run_end": {
-      const parked = entry.outcome === "waiting_approval";
-      if (parked) return { ...next, run: null, partial: null, retry: null };
+      // A parked run goes on in another one: nothing is over.
+      if (entry.outcome.startsWith("waiting_"))
+        return { ...next, run: null, partial: null, retry: null, parked: entry };
       // Nothing is asked any more once the run is over.
-      const closed: View = { ...next, run: null, partial: null, retry: null, approvals: [], expired: 0 };
+      const closed: View = { ...next, run: null, partial: null, retry: null, parked: null, approvals: [], expired: 0 };
       const quiet = entry.run_id !== undefined && entry.run_id === view.quietRun;
       return quiet
         ? closed
@@ -210,7 +211,7 @@ function foldEpoch(view: View, entry: Entry & { type: "epoch" }): View {
 
 function withOpenRun(view: View, entry: Entry): View {
   if (!entry.run_id || view.run?.id === entry.run_id) return view;
-  return { ...view, run: { id: entry.run_id, since: entry.ts ?? 0, turn: 0 } };
+  return { ...view, parked: null, run: { id: entry.run_id, since: entry.ts ?? 0, turn: 0 } };
 }
 
 function withItem(view: View, item: Item): View {

@@ -74,6 +74,8 @@ export interface View {
   queue: readonly Queued[];
   approvals: readonly ApprovalRequestEntry[];
   run: Run | null;
+  /** The end of the last run, if another one goes on with it: it waits for a decision or for the provider. */
+  parked: RunEndEntry | null;
   /** Why the model is asked again. */
   retry: { attempt: number; delayS: number; error: string; at: number } | null;
   mode: string | null;
@@ -110,6 +112,7 @@ export const EMPTY_VIEW: View = {
   queue: [],
   approvals: [],
   run: null,
+  parked: null,
   retry: null,
   mode: null,
   model: null,

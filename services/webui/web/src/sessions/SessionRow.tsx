@@ -74,8 +74,10 @@ function LiveBadge({ session, now }: { session: Session; now: number }) {
   return <Badge session={{ ...session, status, approvals }} unread={false} now={now} />;
 }
 
+const NEEDS_YOU: ReadonlySet<string> = new Set(["waiting_approval", "waiting_budget"]);
+
 function Badge({ session, unread, now }: { session: Session; unread: boolean; now: number }) {
-  if (session.status === "waiting_approval" || (session.approvals ?? 0) > 0)
+  if (NEEDS_YOU.has(session.status) || (session.approvals ?? 0) > 0)
     return <span className={styles.needs}>needs you</span>;
   if (session.status === "running")
     return (
@@ -84,6 +86,7 @@ function Badge({ session, unread, now }: { session: Session; unread: boolean; no
         <span className="visually-hidden">running</span>
       </span>
     );
+  if (session.status === "waiting_provider") return <span className={styles.time}>waiting</span>;
   if (unread)
     return (
       <span className={styles.dot} title="Something new">
