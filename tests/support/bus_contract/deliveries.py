@@ -186,9 +186,10 @@ async def test_who_says_that_it_is_still_at_it_keeps_the_delivery(bus: Bus) -> N
     await puller.end()
 
 
-async def test_two_pull_loops_share_what_there_is(bus: Bus, server: Server) -> None:
+async def test_two_pull_loops_share_what_there_is_by_turns(bus: Bus, server: Server) -> None:
     other = await server.connect("other")
-    pullers = [Puller(bus, s.SESSIONS, s.AGENTS_CONSUMER), Puller(other, s.SESSIONS, s.AGENTS_CONSUMER)]
+    pullers = [Puller(each, s.SESSIONS, s.AGENTS_CONSUMER, 100) for each in (bus, other)]
+    await asyncio.sleep(0.3)  # until both wait
     for number in range(30):
         await bus.create(s.SESSIONS, s.mail("a", "prompt", f"k{number}"), b"%d" % number)
     await until(lambda: sum(len(puller.messages) for puller in pullers) >= 30)
@@ -196,6 +197,7 @@ async def test_two_pull_loops_share_what_there_is(bus: Bus, server: Server) -> N
         await puller.end()
     await other.close()
     assert sorted(int(message.data) for puller in pullers for message in puller.messages) == list(range(30))
+    assert all(len(puller.messages) >= 5 for puller in pullers)
 
 
 async def test_what_was_removed_is_not_delivered_again(bus: Bus) -> None:

@@ -92,9 +92,10 @@ class Consumer:
             if not self._deliver(request, message, now):
                 self._requests.pop(0)  # no one hears it any more
                 continue
+            self._requests.pop(0)
             request.left -= 1
-            if request.left <= 0:
-                self._requests.pop(0)
+            if request.left > 0:
+                self._requests.append(request)  # all who wait have their turn
         self._end_requests(now)
         self._wake_later(now)
 

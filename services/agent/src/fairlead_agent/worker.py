@@ -14,6 +14,7 @@ from fairlead_agent.models.registry import Registry
 from fairlead_agent.ownership.balance import Balance
 from fairlead_agent.ownership.held_session import LEASE_TTL_S, RELEASED_S, HeldSession, SharedParts
 from fairlead_agent.ownership.other_owners import OtherOwners
+from fairlead_agent.ownership.owned_elsewhere import OwnedElsewhere
 from fairlead_agent.ownership.state_cache import StateCache
 from fairlead_agent.policy.grants import Grants
 from fairlead_agent.projections.lists import Projections
@@ -39,7 +40,6 @@ RESERVED = 64  # of them, for sessions that are held because of mail, and as man
 MAX_WARM = 128
 MAX_WARM_BYTES = 64 << 20  # of their logs
 MAX_RELEASED = 10_000
-MAX_OTHERS = 4096
 
 
 class Worker:
@@ -61,6 +61,7 @@ class Worker:
         self.name = name
         self.leases = Leases(bus, LeaseHolder(name, new_id(), answers=True), ttl_s=LEASE_TTL_S)
         self.other_owners = OtherOwners(bus, self.leases, self._answer)
+        self._elsewhere = OwnedElsewhere(bus, self._serve_wakeup)
         self._balance = Balance(bus, self.leases.boot)
         self._stop = asyncio.Event()
         self._shared = SharedParts(
@@ -76,6 +77,7 @@ class Worker:
             deletion=Deletion(bus, projections),
             leases=self.leases,
             other_owners=self.other_owners,
+            elsewhere=self._elsewhere,
             cache=StateCache(),
             stop=self._stop,
             on_warm=self._bound_warm,
@@ -83,9 +85,7 @@ class Worker:
             worker=name,
         )
         self._held: dict[str, HeldSession] = {}
-        # By session: when it may be tried again; and the process that owned it when it was last asked.
-        self._released: LruCache[str, float] = LruCache(MAX_RELEASED)
-        self._others: LruCache[str, str] = LruCache(MAX_OTHERS)
+        self._released: LruCache[str, float] = LruCache(MAX_RELEASED)  # when it may be tried again
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -104,8 +104,10 @@ class Worker:
                 renewing = self._tasks.create_task(self._renew(), name="leases")
                 balancing = self._tasks.create_task(self._balance.run(self._held), name="balance")
                 self._tasks.create_task(self.other_owners.run(answered), name="owners")
+                settling = self._tasks.create_task(self._elsewhere.run(), name="wake-ups")
                 await pull.run(stop)
                 self._stop.set()
+                settling.cancel()
                 await hints.unsubscribe()
                 await self._hand_over()
                 answered.set()
@@ -133,6 +135,10 @@ class Worker:
         except (BadMessageError, InvalidInputError) as error:
             self._start(self._bury(message, str(error)))
             return
+        if session in self._held or not self._elsewhere.keep(session, message):
+            self._serve_wakeup(session, message)
+
+    def _serve_wakeup(self, session: str, message: StreamMessage) -> None:
         held = self._held.get(session)
         if held is not None and held.consumed(message.seq):
             self._start(message.ack())
@@ -177,9 +183,7 @@ class Worker:
     def _hold(self, session: str, *, hinted: bool = False) -> HeldSession:
         held = self._held.get(session)
         if held is None:
-            owned_by = self._others.get(session) or ""
-            held = HeldSession(session, self._shared, hinted=hinted, owned_by=owned_by)
-            self._held[session] = held
+            held = self._held[session] = HeldSession(session, self._shared, hinted=hinted)
             assert self._tasks is not None  # noqa: S101 - as above
             held.task = self._tasks.create_task(self._serve(held), name=f"session-{session}")
         return held
@@ -189,10 +193,6 @@ class Worker:
             await held.serve()
         finally:
             self._held.pop(held.session, None)
-            if held.owned_by:
-                self._others.put(held.session, held.owned_by)
-            else:
-                self._others.forget(held.session)
         if held.unreadable:
             self._released.put(held.session, asyncio.get_running_loop().time() + RELEASED_S)
             why = held.unreadable

@@ -17,6 +17,7 @@ from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.hooks.session_hooks import SessionHooks
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.ownership.other_owners import OtherOwners
+from fairlead_agent.ownership.owned_elsewhere import SOON_S, OwnedElsewhere
 from fairlead_agent.ownership.state_cache import StateCache
 from fairlead_agent.policy.grants import Grants
 from fairlead_agent.projections.lists import Projections
@@ -54,7 +55,6 @@ PUMP_S = 1.0  # at least so often the pump looks at the tail
 PUMP_DEAD_S = 2.0 * PUMP_S  # a lease is not renewed for a pump that has been silent for longer
 RELEASED_S = 30.0  # until a session is tried again whose log holds what only a later version can read
 REDELIVER_S = 1.0  # a wake-up of a session that could not be served
-SOON_S = 0.1  # a wake-up whose mail the owner has not seen yet
 FIRST_PAUSE_S = 0.05  # before mail that was not consumed is looked at again
 LONGEST_PAUSE_S = 1.0
 
@@ -80,6 +80,7 @@ class SharedParts:
     deletion: Deletion
     leases: Leases
     other_owners: OtherOwners
+    elsewhere: OwnedElsewhere
     cache: StateCache
     stop: asyncio.Event
     on_warm: Callable[[], None]
@@ -94,17 +95,15 @@ class HeldSession:
         hinted: held because of a hint, not because of mail.
         wakeups: wake-ups that are not acknowledged, by the sequence of their mail.
         warm_since: event-loop time at which it became idle; None while there is work.
-        owned_by: the process that owns it instead, as far as is known; it is asked before the lease is tried.
         unreadable: why only a later version can serve it; empty: this one can.
     """
 
-    def __init__(self, session: str, shared: SharedParts, *, hinted: bool, owned_by: str = "") -> None:
+    def __init__(self, session: str, shared: SharedParts, *, hinted: bool) -> None:
         self.session = session
         self.hinted = hinted
         self.wakeups: dict[int, StreamMessage] = {}
         self.task: asyncio.Task[None] | None = None
         self.warm_since: float | None = None
-        self.owned_by = owned_by
         self.unreadable = ""
         self._shared = shared
         self._bus = shared.bus
@@ -217,9 +216,10 @@ class HeldSession:
     async def _acquire(self) -> Lease | None:
         """Take the lease. None: another process owns the session; wake-ups it has seen are acknowledged."""
         leases, key = self._shared.leases, session_lease(self.session)
-        owned_by, self.owned_by = self.owned_by, ""
+        owned_by = self._shared.elsewhere.owner_of(self.session)  # it is asked before the lease is tried
         if owned_by and await self._is_served_by(owned_by):
             return None
+        self._shared.elsewhere.forget(self.session)
         lease = await leases.acquire(key)
         for _ in range(3):
             if lease is not None:
@@ -242,7 +242,7 @@ class HeldSession:
         answer = await self._shared.other_owners.ask(boot, self.session, seq, look=not seq)
         if answer is not None and not answer.owned:
             return False
-        self.owned_by = boot
+        self._shared.elsewhere.note(self.session, boot, sure=answer is not None)
         if answer is not None and answer.seen:
             await self._ack(seq)
         self._redeliver_s = SOON_S
