@@ -33,7 +33,8 @@ async def test_session_exists_once(gateway: RunningGateway, bus: Bus) -> None:
     assert made["id"] == "one"
     assert made["title"] == "First"
     assert made["status"] == "idle"
-    assert made["usage"] == {"input_tokens": 0, "output_tokens": 0, "cache_read_tokens": 0, "cost_usd": 0.0}
+    counts = ("input_tokens", "output_tokens", "cache_read_tokens", "cost_usd", "unpriced_replies")
+    assert made["usage"] == dict.fromkeys(counts, 0)
     assert "deleted" not in made
     assert await stored(bus, "one") == ["fairlead.session.one.in.notice.create"]
     status, body = await gateway.call(

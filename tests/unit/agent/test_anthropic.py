@@ -267,7 +267,8 @@ async def test_tokens_are_counted_cached_ones_among_them(server: StrictModel) ->
     }
     server.messages = [events]
     message = await ask(server)
-    expected = Usage(input_tokens=2310, output_tokens=7, cache_read_tokens=2000, cache_write_tokens=300)
+    cached = {"cache_read_tokens": 2000, "cache_write_tokens": 300}
+    expected = Usage(input_tokens=2310, output_tokens=7, unpriced_replies=1, **cached)
     assert message.usage == expected
 
 

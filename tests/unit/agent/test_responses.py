@@ -197,7 +197,7 @@ async def test_images_of_results_are_sent_with_them(server: StrictResponses) -> 
 
 async def test_tokens_are_counted_cached_ones_among_them(server: StrictResponses) -> None:
     reply = await ask(server)
-    assert reply.usage == Usage(input_tokens=30, output_tokens=7, cache_read_tokens=20)
+    assert reply.usage == Usage(input_tokens=30, output_tokens=7, cache_read_tokens=20, unpriced_replies=1)
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,18 @@ import msgspec
 
 
 class SessionUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens and money of all runs of a session so far."""
+    """Tokens and money of all runs of a session so far.
+
+    Fields:
+        cost_usd: of the replies whose price is known.
+        unpriced_replies: number of replies whose price is not known.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cost_usd: float = 0.0
+    unpriced_replies: int = 0
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,11 +69,18 @@ def show(session: str, as_json: bool, url: str | None) -> None:
     click.echo(
         f"{about.get('status')}, agent {about.get('agent')}, model {about.get('model')}, "
         f"mode {about.get('mode')}, {sandbox_in_words(about.get('sandbox'))}, "
-        f"{usage.get('input_tokens', 0)} + {usage.get('output_tokens', 0)} tokens"
+        f"{usage.get('input_tokens', 0)} + {usage.get('output_tokens', 0)} tokens{_cost(usage)}"
     )
     for entry in entries:
         for line in _told(entry):
             click.echo(line)
+
+
+def _cost(usage: dict[str, Any]) -> str:
+    """What the replies cost, for the end of a line; `$?` for those of unknown price."""
+    known, unknown = usage.get("cost_usd", 0.0), usage.get("unpriced_replies", 0)
+    parts = [f"${known:.4f}"] * bool(known) + ["$?"] * bool(unknown)
+    return f", {' + '.join(parts)}" if parts else ""
 
 
 @sessions.command("rm")

@@ -76,6 +76,9 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Fields:
         input_tokens: all tokens of the request, cached ones included.
+        output_tokens: all tokens of the reply, thoughts included.
+        cost_usd: of the replies whose price is known.
+        unpriced_replies: number of replies whose price is not known.
     """
 
     input_tokens: int = 0
@@ -83,6 +86,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     cost_usd: float = 0.0
+    unpriced_replies: int = 0
 
     def plus(self, other: "Usage") -> "Usage":
         """The sum of both."""
@@ -92,6 +96,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
             cost_usd=self.cost_usd + other.cost_usd,
+            unpriced_replies=self.unpriced_replies + other.unpriced_replies,
         )
 
 
@@ -130,12 +135,14 @@ class AssistantMessage(
     Fields:
         error, error_code: why it does not count as an answer, for people and for programs
             (see `RunEndEntry.error_code`); its `stop_reason` is `error` then.
+        cost_micro_usd: micro-dollars, as in `usage.cost_usd`; None: the price is not known.
     """
 
     content: list[AssistantBlock]
     model: str
     stop_reason: StopReason = "stop"
     usage: Usage = Usage()
+    cost_micro_usd: int | None = None
     error: str | None = None
     error_code: str = ""
     duration_ms: int = 0

@@ -21,12 +21,18 @@ TOMBSTONE: Final = b'{"deleted":true}'
 
 
 class SessionUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens and money of all runs of a session so far."""
+    """Tokens and money of all runs of a session so far.
+
+    Fields:
+        cost_usd: of the replies whose price is known.
+        unpriced_replies: number of replies whose price is not known.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cost_usd: float = 0.0
+    unpriced_replies: int = 0
 
     def plus(self, usage: Usage) -> "SessionUsage":
         """The sum with the usage of one more run or turn."""
@@ -35,6 +41,7 @@ class SessionUsage(msgspec.Struct, frozen=True, kw_only=True):
             output_tokens=self.output_tokens + usage.output_tokens,
             cache_read_tokens=self.cache_read_tokens + usage.cache_read_tokens,
             cost_usd=self.cost_usd + usage.cost_usd,
+            unpriced_replies=self.unpriced_replies + usage.unpriced_replies,
         )
 
 

@@ -71,11 +71,16 @@ class _Delta(msgspec.Struct):
     stop_reason: str | None = None
 
 
+class _Written(msgspec.Struct):
+    ephemeral_1h_input_tokens: int | None = None
+
+
 class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
+    cache_creation: _Written | None = None
 
 
 class _Started(msgspec.Struct):
@@ -249,7 +254,8 @@ async def _pieces(events: AsyncGenerator[list[bytes]]) -> AsyncIterator[list[Pie
 
 def _finish(reason: str, usage: _Usage) -> Finish:
     stop, failure = _STOP.get(reason, ("stop", ""))
-    return Finish(stop, _counted(usage), failure)
+    kept_1h = usage.cache_creation.ephemeral_1h_input_tokens if usage.cache_creation else None
+    return Finish(stop, _counted(usage), failure, written_1h_tokens=kept_1h or 0)
 
 
 def _parse(payload: bytes) -> _Event:

@@ -70,7 +70,7 @@ class DemoModel:
             name, arguments = calls[len(results)]
             encoded = msgspec.json.encode(arguments).decode()
             yield [ToolCallPiece(0, encoded, f"demo_{len(messages)}", name)]
-            yield [Finish("tool_use", Usage(input_tokens=_size(request), output_tokens=20))]
+            yield [Finish("tool_use", Usage(input_tokens=_size(request), output_tokens=20), charged_usd=0)]
             return
         answer = _answer(text, results)
         async for pieces in self._say(
@@ -80,7 +80,7 @@ class DemoModel:
         async for pieces in self._say(answer, TextPiece):
             words += len(pieces)
             yield pieces
-        yield [Finish("stop", Usage(input_tokens=_size(request), output_tokens=words))]
+        yield [Finish("stop", Usage(input_tokens=_size(request), output_tokens=words), charged_usd=0)]
 
     async def _say(
         self, text: str, kind: type[TextPiece] | type[ThinkingPiece]

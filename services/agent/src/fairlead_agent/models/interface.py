@@ -114,11 +114,15 @@ class Finish(msgspec.Struct, frozen=True):
 
     Fields:
         failure: why the reply is not what the model was asked for, though the request succeeded.
+        charged_usd: what the provider reports that it charges for the request; None: it does not report it.
+        written_1h_tokens: of `usage.cache_write_tokens`, those that are kept for an hour, which cost more.
     """
 
     stop_reason: StopReason
     usage: Usage = Usage()
     failure: Failure = ""
+    charged_usd: float | None = None
+    written_1h_tokens: int = 0
 
 
 Piece = TextPiece | ThinkingPiece | ToolCallPiece | ItemPiece | Finish

@@ -50,6 +50,7 @@ _BUDGET_TOKENS = {"minimal": 1024, "low": 4096, "medium": 12_288, "high": 32_000
 _LEAST_BUDGET_TOKENS = 1024
 _UNKNOWN_MAX_TOKENS = 32_000  # every Claude that thinks can write as much
 _BUDGET_PROVIDERS = ("anthropic", "bedrock", "vertex_ai", "azure_ai")
+_REPORTS_COST = ("openrouter/", "perplexity/")  # of others litellm fills in a cost of its own table
 
 
 def _place(provider: str) -> tuple[str, int] | None:
@@ -199,7 +200,9 @@ async def _pieces(litellm: Any, model: str, response: Any, silence_s: float) -> 
         if batch := _of_delta(choice.delta):
             yield batch
     stop, failure = _STOP.get(reason, ("stop", ""))
-    yield [Finish(stop, _usage(litellm, model, usage), failure)]
+    charged = getattr(usage, "cost", None) if model.startswith(_REPORTS_COST) else None
+    charged = float(charged) if isinstance(charged, int | float) else None
+    yield [Finish(stop, _usage(litellm, model, usage), failure, charged_usd=charged)]
 
 
 def _of_delta(delta: Any) -> list[Piece]:
@@ -230,8 +233,8 @@ def _usage(litellm: Any, model: str, usage: Any) -> Usage:
     prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
     details = getattr(usage, "prompt_tokens_details", None)
     try:
-        paid = sum(litellm.cost_per_token(model=model, prompt_tokens=prompt, completion_tokens=completion))
-    except Exception:  # noqa: BLE001 - a model without a known price costs nothing here
+        paid = sum(litellm.cost_per_token(model=model, usage_object=usage))
+    except Exception:  # noqa: BLE001 - whatever it is: litellm knows no price of this model
         paid = 0.0
     return Usage(
         input_tokens=prompt,

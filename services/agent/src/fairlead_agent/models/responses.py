@@ -37,12 +37,14 @@ class _Item(msgspec.Struct):
 
 class _Cached(msgspec.Struct):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
     input_tokens_details: _Cached | None = None
+    cost: msgspec.Raw = msgspec.Raw()
 
 
 class _Why(msgspec.Struct):
@@ -219,13 +221,16 @@ def _finish(ended: _Response, *, called: bool, refused: bool) -> Finish:
     elif why or ended.status == "incomplete":
         stop = "length"
     usage = ended.usage or _Usage()
-    details = usage.input_tokens_details
+    details = usage.input_tokens_details or _Cached()
     counted = Usage(
         input_tokens=usage.input_tokens or 0,
         output_tokens=usage.output_tokens or 0,
-        cache_read_tokens=(details.cached_tokens or 0) if details else 0,
+        cache_read_tokens=details.cached_tokens or 0,
+        cache_write_tokens=details.cache_write_tokens or 0,
     )
-    return Finish(stop, counted, failure)
+    cost = msgspec.json.decode(usage.cost) if usage.cost else None
+    charged = float(cost) if isinstance(cost, int | float) else None  # OpenRouter reports it
+    return Finish(stop, counted, failure, charged_usd=charged)
 
 
 def make(setup: BackEndSetup) -> Responses:

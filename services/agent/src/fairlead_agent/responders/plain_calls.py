@@ -9,6 +9,7 @@ import msgspec
 import structlog
 
 from fairlead_agent.models.interface import Finish, ModelError, ModelRequest, TextPiece
+from fairlead_agent.models.pricing import priced
 from fairlead_agent.models.registry import Registry
 from fairlead_common.bus import Bus
 from fairlead_common.errors import InvalidInputError
@@ -128,9 +129,8 @@ class PlainCalls:
                         words.append(piece.text)
                     elif isinstance(piece, Finish):
                         finish = piece
-        return PlainAnswer(
-            text="".join(words), model=name, stop_reason=finish.stop_reason, usage=finish.usage
-        )
+        usage, _ = priced(finish, self._registry.facts(name))
+        return PlainAnswer(text="".join(words), model=name, stop_reason=finish.stop_reason, usage=usage)
 
 
 def _conversation(messages: list[PlainMessage]) -> tuple[str, list[Message]]:

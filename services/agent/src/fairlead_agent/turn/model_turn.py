@@ -91,10 +91,11 @@ class ModelTurn:
                 continue
             if self._interrupted:
                 if reply.first_piece_ms is not None:
-                    message = reply.message(model_name, cut="aborted")
+                    message = reply.message(model_name, self._registry.facts(model_name), cut="aborted")
                     await self._owner.append(MessageEntry(id=reply.message_id, message=message))
                 return
-            await self._owner.append(MessageEntry(id=reply.message_id, message=reply.message(model_name)))
+            message = reply.message(model_name, self._registry.facts(model_name))
+            await self._owner.append(MessageEntry(id=reply.message_id, message=message))
             return
 
     async def workspace_file(self, agent: str, profile: AgentConfig, name: str) -> str:

@@ -18,6 +18,8 @@ from fairlead_agent.models.interface import (
     ThinkingPiece,
     ToolCallPiece,
 )
+from fairlead_agent.models.pricing import priced
+from fairlead_agent.models.table import UNKNOWN, ModelFacts
 from fairlead_agent.tools.arguments import Json, fitted, parse
 from fairlead_common.protocol.content import (
     AssistantBlock,
@@ -199,8 +201,14 @@ class StreamedReply:
 
     # -- the message -----------------------------------------------------------
 
-    def message(self, model: str, *, cut: StopReason | None = None) -> AssistantMessage:
-        """The message as it stands. With `cut` it was not completed: calls in it do not count."""
+    def message(
+        self, model: str, facts: ModelFacts = UNKNOWN, *, cut: StopReason | None = None
+    ) -> AssistantMessage:
+        """The message as it stands. With `cut` it was not completed: calls in it do not count.
+
+        Args:
+            facts: of the model, for the cost.
+        """
         failure = "" if cut else self.finish.failure
         content: list[AssistantBlock] = []
         seen: set[str] = set()
@@ -223,11 +231,13 @@ class StreamedReply:
         has_calls = any(isinstance(block, ToolCallBlock) for block in content)
         if has_calls and stop != "length":
             stop = "tool_use"
+        usage, cost = priced(self.finish, facts)
         return AssistantMessage(
             content=content,
             model=model,
             stop_reason=stop,
-            usage=self.finish.usage,
+            usage=usage,
+            cost_micro_usd=cost,
             error=_FAILURES[failure] if failure else None,
             error_code=failure,
             duration_ms=self._elapsed_ms(),

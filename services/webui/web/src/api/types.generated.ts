@@ -208,6 +208,7 @@ export interface ApprovalRequestEntry {
  * Fields:
  *     error, error_code: why it does not count as an answer, for people and for programs
  *         (see `RunEndEntry.error_code`); its `stop_reason` is `error` then.
+ *     cost_micro_usd: micro-dollars, as in `usage.cost_usd`; None: the price is not known.
  */
 export interface AssistantMessage {
   role: "assistant";
@@ -215,6 +216,7 @@ export interface AssistantMessage {
   model: string;
   stop_reason?: "aborted" | "error" | "length" | "stop" | "tool_use";
   usage?: Usage;
+  cost_micro_usd?: number | null;
   error?: string | null;
   error_code?: string;
   duration_ms?: number;
@@ -1270,12 +1272,19 @@ export interface SessionPage {
   next: string | null;
 }
 
-/** Tokens and money of all runs of a session so far. */
+/**
+ * Tokens and money of all runs of a session so far.
+ *
+ * Fields:
+ *     cost_usd: of the replies whose price is known.
+ *     unpriced_replies: number of replies whose price is not known.
+ */
 export interface SessionUsage {
   input_tokens: number;
   output_tokens: number;
   cache_read_tokens: number;
   cost_usd: number;
+  unpriced_replies: number;
 }
 
 /** The event file that the job was made from: in which folder, and what it said. */
@@ -1526,6 +1535,9 @@ export interface Upload {
  *
  * Fields:
  *     input_tokens: all tokens of the request, cached ones included.
+ *     output_tokens: all tokens of the reply, thoughts included.
+ *     cost_usd: of the replies whose price is known.
+ *     unpriced_replies: number of replies whose price is not known.
  */
 export interface Usage {
   input_tokens?: number;
@@ -1533,6 +1545,7 @@ export interface Usage {
   cache_read_tokens?: number;
   cache_write_tokens?: number;
   cost_usd?: number;
+  unpriced_replies?: number;
 }
 
 /**

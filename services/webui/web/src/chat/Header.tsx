@@ -9,7 +9,7 @@ import { changeMode, changeModel } from "../sessions/actions";
 import { sessionList } from "../sessions/list";
 import { nameOf } from "../sessions/names";
 import { SessionMenu } from "../sessions/SessionMenu";
-import { money } from "../ui/format";
+import { cost, plural } from "../ui/format";
 import { Icon } from "../ui/Icon";
 import { Menu } from "../ui/Menu";
 import { Meter } from "../ui/Meter";
@@ -42,7 +42,7 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
   const shown = listed ?? meta;
   const window = meta?.context_window ?? 0;
   const usage: Usage = meta?.usage ?? {};
-  const cost = usage.cost_usd ?? 0;
+  const paid = cost(usage);
 
   return (
     <PageHead
@@ -82,9 +82,9 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
           title={`Context: ${context.toLocaleString()} of ${window.toLocaleString()} tokens. ${used(usage)}`}
         />
       )}
-      {cost > 0 && (
-        <span className={styles.cost} title={`${used(usage)}, $${cost.toFixed(4)}`}>
-          {money(cost)}
+      {paid && (
+        <span className={styles.cost} title={`${used(usage)}, ${exactly(usage)}`}>
+          {paid}
         </span>
       )}
     </PageHead>
@@ -95,6 +95,11 @@ function used(usage: Usage): string {
   const { input_tokens = 0, cache_read_tokens = 0, output_tokens = 0 } = usage;
   const cached = cache_read_tokens > 0 ? ` (${cache_read_tokens.toLocaleString()} from the cache)` : "";
   return `This session: ${input_tokens.toLocaleString()} tokens in${cached}, ${output_tokens.toLocaleString()} out`;
+}
+
+function exactly({ cost_usd = 0, unpriced_replies = 0 }: Usage): string {
+  const unknown = unpriced_replies > 0 ? `, and ${plural(unpriced_replies, "request")} of unknown price` : "";
+  return `$${cost_usd.toFixed(4)}${unknown}`;
 }
 
 /** What was said first, when no one else knows a name yet. */

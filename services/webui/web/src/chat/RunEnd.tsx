@@ -2,7 +2,7 @@ import { memo } from "react";
 import type { RunEndEntry, RunOutcome } from "../api/types";
 import type { LiveSession } from "../session/liveSession";
 import { CopyButton } from "../ui/CopyButton";
-import { count, duration, money, plural } from "../ui/format";
+import { cost, count, duration, plural } from "../ui/format";
 import { GoOn } from "./GoOn";
 import styles from "./RunEnd.module.css";
 
@@ -47,7 +47,7 @@ export const RunEnd = memo(function RunEnd({ end, expired, words, goOn }: Props)
     end.turns ? plural(end.turns, "turn") : "",
     end.duration_ms ? duration(end.duration_ms) : "",
     usage.output_tokens ? `${count(usage.output_tokens)} tokens` : "",
-    usage.cost_usd ? money(usage.cost_usd) : "",
+    cost(usage),
   ].filter(Boolean);
   const what = end.outcome === "completed" ? null : ((WHAT as Partial<Record<string, What>>)[end.outcome] ?? OTHER);
   const quiet = what === null || end.outcome === "aborted";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { duration } from "./format";
+import { cost, duration } from "./format";
 
 test.each([
   [999, "999 ms"],
@@ -7,3 +7,10 @@ test.each([
   [7_500_000, "2 h 5 min"],
   [604_740_000, "6 d 23 h"],
 ])("%i ms are %s", (ms, text) => expect(duration(ms)).toBe(text));
+
+test.each([
+  [{}, ""],
+  [{ cost_usd: 0.021 }, "$0.02"],
+  [{ unpriced_replies: 2 }, "$?"],
+  [{ cost_usd: 0.021, unpriced_replies: 1 }, "$0.02 + $?"],
+])("%o costs %s", (usage, text) => expect(cost(usage)).toBe(text));

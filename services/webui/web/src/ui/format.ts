@@ -50,4 +50,11 @@ export function money(usd: number): string {
   return `$${usd.toFixed(2)}`;
 }
 
+/** What replies cost: "$0.02", "$?" if no price is known, "$0.02 + $?" if some are not; empty if nothing. */
+export function cost({ cost_usd = 0, unpriced_replies = 0 }: { cost_usd?: number; unpriced_replies?: number }): string {
+  const known = cost_usd > 0 ? money(cost_usd) : "";
+  if (!unpriced_replies) return known;
+  return known ? `${known} + $?` : "$?";
+}
+
 export const plural = (n: number, one: string): string => `${n} ${one}${n === 1 ? "" : "s"}`;
