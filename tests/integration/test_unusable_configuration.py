@@ -256,7 +256,10 @@ def test_a_model_that_cannot_exist_is_refused_by_the_name_of_its_field(up: Fairl
     ):
         refused = cli(up, "config", "set", key, value)
         assert refused.returncode == 2, (key, value)
-        assert f"{key}: must be demo, openai/<model> or litellm/<provider>/<model>" in refused.stderr
+        assert (
+            f"{key}: must be demo, openai/<model>, anthropic/<model> or litellm/<provider>/<model>"
+            in refused.stderr
+        )
     started = up.cli("up", "--set", "models.default=5", environ={"FAIRLEAD_PORT": "1"})
     assert started.returncode == 2
     assert "models.default: must be demo" in started.stderr

@@ -152,6 +152,7 @@ class StrictModel:
         answers: of chat completions. messages: of Anthropic's API, each a list of events.
         errors: HTTP errors of Anthropic's API that come first: status, type, text and headers.
         requests: decoded bodies of all requests that were answered, in order, of both.
+        keys: that came with requests, in order.
         refused: why requests were answered with 400.
     """
 
@@ -162,6 +163,7 @@ class StrictModel:
         self.messages: list[list[Json]] = []
         self.errors: list[tuple[int, str, str, dict[str, str]]] = []
         self.requests: list[Json] = []
+        self.keys: list[str] = []
         self.refused: list[str] = []
         self._issued: dict[str, Json] = {}  # thinking blocks by signature or data
         self._turns: list[list[Json]] = []  # the thinking blocks of each answer
@@ -191,6 +193,7 @@ class StrictModel:
 
     async def _chat(self, http: web.Request) -> web.StreamResponse:
         body = await http.json()
+        self.keys.append(http.headers.get("Authorization", "").removeprefix("Bearer "))
         found = problems(body)
         if "gemini" in body["model"]:  # its thoughts are in ids that are long, and that it knows
             found = [each for each in found if "string too long" not in each]
@@ -202,6 +205,7 @@ class StrictModel:
 
     async def _claude(self, http: web.Request) -> web.StreamResponse:
         body = await http.json()
+        self.keys.append(http.headers.get("x-api-key", ""))
         if found := list(self._claude_problems(body)):
             self.refused += found
             error = {"type": "invalid_request_error", "message": "; ".join(found)}

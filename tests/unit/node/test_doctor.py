@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -50,8 +50,10 @@ class Answers(http.server.BaseHTTPRequestHandler):
     status = 200
     body = b"{}"
     date = ""
+    paths: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
+        self.paths.append(self.path)
         self.send_response_only(self.status)
         self.send_header("Date", self.date or self.date_time_string())
         self.end_headers()
@@ -241,6 +243,19 @@ def test_models_are_asked_where_they_are(place: Home, server: str) -> None:
     assert models.models(look(place, **env))[0].state == "problem"
     assert models.models(look(place, offline=True, **env))[0].state == "skipped"
     assert models.models(look(place))[0].state == "warning"  # demo
+
+
+def test_other_providers_are_asked_where_the_configuration_has_them(place: Home, server: str) -> None:
+    env: dict[str, Any] = {"ANTHROPIC_BASE_URL": server, "FAIRLEAD_MODEL": "anthropic/x"}
+    assert "answers" in models.models(look(place, **env))[0].text
+    provider = {"kind": "anthropic", "base_url": f"{server}/v1", "api_key": {"from_env": "HOUSE_KEY"}}
+    content = {"models": {"providers": {"house": provider}}, "agents": {"main": {"model": "house/claude"}}}
+    facts = NatsFacts(document=content)
+    Answers.status = 401
+    (refused,) = models.models(look(place, facts=facts, HOUSE_KEY="k"))
+    assert (refused.state, refused.advice) == ("problem", "check HOUSE_KEY")
+    assert models.models(look(place, facts=facts))[0].state == "ok"  # the key is not here
+    assert Answers.paths[-1] == "/v1/models"
 
 
 def test_litellm_is_missed_where_a_model_needs_it(place: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,21 @@ def test_the_agent_gets_what_belongs_to_model_providers_and_no_more() -> None:
     assert "FAIRLEAD_TOKEN" not in more
 
 
+def test_the_agent_alone_gets_the_keys_that_the_configuration_names() -> None:
+    theirs = {**THEIRS, "MY_GIT": "sk-7", "FAIRLEAD_GIT_TOKEN": "sk-8", "FAIRLEAD_NATS_PASSWORD": "sk-9"}
+    names = {"MY_OTHER_SECRET", "NOT_SET", "FAIRLEAD_TOKEN", "FAIRLEAD_GIT_TOKEN", "FAIRLEAD_NATS_PASSWORD"}
+    plan = PLAN._replace(for_agent=frozenset(names))
+    having = {
+        (service, name)
+        for service in ("gateway", "agent", "tools", "scheduler", "webui")
+        for name in sorted(names | {"MY_GIT"})
+        if name in service_environment(service, f"{service}-1", plan, NATS, theirs)
+    }
+    assert having == {("agent", "MY_OTHER_SECRET"), ("tools", "FAIRLEAD_GIT_TOKEN")}
+    agent = service_environment("agent", "agent-1", plan, NATS, {**theirs, "FAIRLEAD_AGENT_ENV": "MY_GIT"})
+    assert {"MY_GIT", "MY_OTHER_SECRET"} <= set(agent["FAIRLEAD_AGENT_ENV"].split(","))  # that it hides
+
+
 def test_secrets_that_the_configuration_names_reach_those_who_read_them() -> None:
     theirs = {**THEIRS, "FAIRLEAD_SECRET_HOOK": "sk-7"}
     having = {
@@ -119,7 +134,9 @@ def test_only_the_tools_may_reach_docker() -> None:
         ({"OPENAI_API_KEY": "k"}, "openai/auto"),
         ({"OPENAI_BASE_URL": "http://h/v1", "OPENAI_MODEL": "llama3"}, "openai/llama3"),
         ({"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}, "openai/auto"),
-        ({"ANTHROPIC_API_KEY": "k"}, "litellm/anthropic/claude-sonnet-4-5"),
+        ({"ANTHROPIC_API_KEY": "k"}, "anthropic/claude-sonnet-4-5"),
+        ({"ANTHROPIC_API_KEY": "k", "ANTHROPIC_MODEL": "claude-opus-5"}, "anthropic/claude-opus-5"),
+        ({"ANTHROPIC_API_KEY": "k", "FAIRLEAD_MODEL": "anthropic/claude-x"}, "anthropic/claude-x"),
         ({"OPENAI_API_KEY": "", "FAIRLEAD_MODEL": ""}, "demo"),
     ],
 )

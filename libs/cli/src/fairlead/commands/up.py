@@ -47,13 +47,15 @@ def up(
       FAIRLEAD_HOME       all state (default ~/.local/share/fairlead)
       FAIRLEAD_PORT       port of the web page and the API (default 8420)
       FAIRLEAD_TOKEN      admin token, instead of a generated one
-      FAIRLEAD_MODEL      demo, openai/<model> or litellm/<provider>/<model>
+      FAIRLEAD_MODEL      demo, openai/<model>, anthropic/<model>, <provider>/<model> with a provider
+                          of the configuration, or litellm/<provider>/<model>
       FAIRLEAD_WORKSPACE  folder in which the agent `main` works (default $FAIRLEAD_HOME/workspace)
       FAIRLEAD_LISTEN     same as --listen; kept for later starts
       FAIRLEAD_NATS_PORT  port of the embedded NATS server on 127.0.0.1; kept (default: a free port)
       FAIRLEAD_NATS_URL   same as --nats, but keeps a password off the command line
       FAIRLEAD_NATS_REPLICAS  same as --replicas
-      OPENAI_BASE_URL, OPENAI_API_KEY, OPENAI_MODEL, ANTHROPIC_API_KEY, ...
+      OPENAI_BASE_URL, OPENAI_API_KEY, OPENAI_MODEL, ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY,
+      ANTHROPIC_MODEL, ... and those that models.providers.<name>.api_key.from_env names
                           passed to the agent process only
 
     --set takes any key of the configuration, for example agents.main.mode=allow-all, and goes before
@@ -67,9 +69,9 @@ def up(
         overrides.setdefault("models.default", model.name)
     if overrides:
         # Late: this loads the bus, which takes half a second.
-        from fairlead_node.stored_configuration import check
+        from fairlead_node.stored_configuration import check_overrides
 
-        check({}, overrides)
+        check_overrides(overrides)
     console = console_of_this_terminal(dict(os.environ))
     home.prepare()
     lock = UpLock(home)

@@ -18,7 +18,7 @@ from fairlead_common.config.choices import explained
 from fairlead_common.config.cron import CronConfig
 from fairlead_common.config.hooks import Hooked
 from fairlead_common.config.mcp import McpServer, ServerName
-from fairlead_common.config.models import ModelsConfig, parse_model
+from fairlead_common.config.models import OF_A_PROVIDER, ModelsConfig, parse_model
 from fairlead_common.config.nats_tools import NatsTool
 from fairlead_common.config.openai_api import OpenAiConfig
 from fairlead_common.config.openapi import OpenApi
@@ -133,8 +133,12 @@ def parse_config(
     return config
 
 
-def model_problems(config: Config) -> dict[str, str]:
-    """By field: what is wrong with the name of a model that cannot exist."""
+def model_problems(config: Config, *, has_all_providers: bool = True) -> dict[str, str]:
+    """By field: what is wrong with the name of a model that cannot exist.
+
+    Args:
+        has_all_providers: False passes `<provider>/<model>` also if it does not have that provider.
+    """
     named = {"models.default": config.models.default}
     if task_model := config.gateway.openai.task_model:
         named["gateway.openai.task_model"] = task_model
@@ -144,6 +148,8 @@ def model_problems(config: Config) -> dict[str, str]:
     problems = {}
     for field, model in named.items():
         if field != "models.default" and model == config.models.default:
+            continue
+        if not has_all_providers and OF_A_PROVIDER.fullmatch(model):
             continue
         try:
             parse_model(model, field, config.models.named)

@@ -1,5 +1,6 @@
 """How models are called, and the names that they can have."""
 
+import re
 from collections.abc import Collection
 from typing import Annotated, Final, Literal
 
@@ -13,7 +14,8 @@ from fairlead_common.errors import InvalidInputError
 BACK_ENDS: Final = ("demo", "openai", "anthropic", "litellm")
 ProviderKind = Literal["openai", "responses", "anthropic", "litellm"]
 ProviderName = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
-ModelName = Annotated[str, msgspec.Meta(pattern=r"^([a-z][a-z0-9_-]{0,31}/\S{1,200}|demo)?$")]
+OF_A_PROVIDER: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}/\S{1,200}")
+ModelName = Annotated[str, msgspec.Meta(pattern=rf"^({OF_A_PROVIDER.pattern}|demo)?$")]
 UsdPerMillion = Annotated[float, msgspec.Meta(ge=0, le=100_000)]
 
 
@@ -87,6 +89,11 @@ class ModelRoles(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
+ANTHROPIC_URL: Final = "https://api.anthropic.com"
+DIRECT_URLS: Final = {
+    "openai": OPENAI_URL,
+    "anthropic": ANTHROPIC_URL,
+}  # of providers without a configuration
 # Where providers are that no variable places elsewhere.
 PROVIDER_HOSTS: Final = {
     "anthropic": "api.anthropic.com", "openai": "api.openai.com", "openrouter": "openrouter.ai",

@@ -1,15 +1,17 @@
 """The configuration document, and the models that it names."""
 
 import asyncio
+import contextlib
 import http.client
 import socket
 from importlib.util import find_spec
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from fairlead_common.config import Config, model_problems
 from fairlead_common.config.later_keys import without_later_keys
-from fairlead_common.config.models import OPENAI_URL, PROVIDER_HOSTS
+from fairlead_common.config.models import DIRECT_URLS, PROVIDER_HOSTS
 from fairlead_common.errors import FairleadError
 from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, Repair, ok, problem, skipped, warning
@@ -134,8 +136,8 @@ def _model(look: DoctorContext, name: str) -> list[Finding]:
         )
     if look.offline:
         return [*findings, skipped("models.reachable", f"{name}: --offline")]
-    if kind == "openai":
-        return [*findings, _openai(look, name)]
+    if (provider := _provider(look, kind)) is not None:
+        return [*findings, _asked(name, provider)]
     host = PROVIDER_HOSTS.get(rest.partition("/")[0] if kind == "litellm" else kind)
     if host is None:
         return [*findings, skipped("models.reachable", f"{name}: the address of its provider is not known")]
@@ -151,26 +153,72 @@ def _reachable(name: str, host: str, port: int) -> Finding:
     return ok("models.reachable", f"{name}: {host} answers")
 
 
-def _openai(look: DoctorContext, name: str) -> Finding:
-    base = (look.environ.get("OPENAI_BASE_URL") or OPENAI_URL).rstrip("/")
-    parts = urlsplit(base)
+class _Provider(NamedTuple):
+    """Where a provider is asked for its models, and with what.
+
+    Fields:
+        address, key_from: what says where it is and what its key is, for people.
+    """
+
+    url: str
+    headers: dict[str, str]
+    has_key: bool
+    address: str
+    key_from: str
+
+
+def _provider(look: DoctorContext, name: str) -> _Provider | None:
+    """A provider that can be asked directly; None: there is none of this name."""
+    config = look.config_or_defaults().models.providers.get(name)
+    if config is None:
+        if name not in DIRECT_URLS:
+            return None
+        base, variable = f"{name.upper()}_BASE_URL", f"{name.upper()}_API_KEY"
+        url, key = look.environ.get(base) or DIRECT_URLS[name], look.environ.get(variable, "")
+        return _asked_at(name, url, key, {}, base, variable)
+    if config.kind == "litellm":
+        return None
+    api = "anthropic" if config.kind == "anthropic" else "openai"
+    source = config.api_key
+    key = look.environ.get(source.from_env, "") if source.from_env else ""
+    if source.from_file:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            key = Path(source.from_file).read_text().strip()
+    field = f"models.providers.{name}"
+    from_ = source.from_env or source.from_file or f"{field}.api_key"
+    return _asked_at(
+        api, config.base_url or DIRECT_URLS[api], key, config.headers, f"{field}.base_url", from_
+    )
+
+
+def _asked_at(
+    api: str, url: str, key: str, headers: dict[str, str], address: str, key_from: str
+) -> _Provider:
+    url = url.rstrip("/")
+    if api == "anthropic":
+        own = {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})}
+        return _Provider(f"{url.removesuffix('/v1')}/v1/models", own | headers, bool(key), address, key_from)
+    own = {"Authorization": f"Bearer {key}"} if key else {}
+    return _Provider(f"{url}/models", own | headers, bool(key), address, key_from)
+
+
+def _asked(name: str, provider: _Provider) -> Finding:
+    """What comes of asking a provider for its list of models."""
+    parts = urlsplit(provider.url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    key = look.environ.get("OPENAI_API_KEY", "")
     where = f"{name} at {parts.hostname}"
     connection = kind(parts.hostname or "", parts.port, timeout=_WITHIN_S)
     try:
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        connection.request("GET", f"{parts.path}/models", headers=headers)
+        connection.request("GET", parts.path, headers=provider.headers)
         status = connection.getresponse().status
     except (OSError, http.client.HTTPException) as error:
         text = f"{where}: no answer ({getattr(error, 'strerror', None) or error})"
-        return problem("models.reachable", text, "check OPENAI_BASE_URL and the network")
+        return problem("models.reachable", text, f"check {provider.address} and the network")
     finally:
         connection.close()
-    if status in (401, 403) and key:
-        return problem(
-            "models.reachable", f"{where}: the key is refused (HTTP {status})", "check OPENAI_API_KEY"
-        )
+    if status in (401, 403) and provider.has_key:
+        advice = f"check {provider.key_from}"
+        return problem("models.reachable", f"{where}: the key is refused (HTTP {status})", advice)
     if status in (401, 403):
         return ok("models.reachable", f"{where} answers; its key is not set here")
     if status >= 500:

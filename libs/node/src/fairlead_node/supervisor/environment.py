@@ -1,6 +1,7 @@
 """What each service is told: its environment, the default model, and this start's overrides.
 
-Each gets an allow-list. The agent also gets what belongs to model providers, executors what their tools
+Each gets an allow-list. The agent also gets what belongs to model providers, and the variables that the
+configuration names for their keys (`models.providers.<name>.api_key.from_env`), executors what their tools
 need, executors and the scheduler the secrets that the configuration names (`FAIRLEAD_SECRET_...`). The admin
 token reaches no one: the gateway reads its hash from the home folder.
 """
@@ -72,6 +73,7 @@ _OF_PROVIDERS: Final = frozenset(
     | {"CUSTOM_TIKTOKEN_CACHE_DIR", "CLOUDSDK_CONFIG", "GCE_METADATA_HOST"}
     | {"IDENTITY_ENDPOINT", "IDENTITY_HEADER"}
 )
+_CLAUDE: Final = "claude-sonnet-4-5"
 MORE_FOR_AGENT: Final = "FAIRLEAD_AGENT_ENV"  # names of more variables, separated by commas
 _TOOLS: Final = frozenset({"DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_CERT_PATH"}) | {
     "DOCKER_TLS_VERIFY",
@@ -82,6 +84,7 @@ _TO_PUSH: Final = "FAIRLEAD_GIT_TOKEN"  # only executors push
 _CREDENTIALS: Final = "FAIRLEAD_NATS_"
 _OF_ALL: Final = frozenset({"FAIRLEAD_NATS_REPLICAS"})
 _NEVER: Final = frozenset({"FAIRLEAD_TOKEN"})
+_NOT_BY_NAME: Final = _NEVER | {_TO_PUSH}  # for a provider's key, whatever the configuration says
 
 
 class DefaultModel(NamedTuple):
@@ -107,7 +110,8 @@ def default_model(environ: Mapping[str, str]) -> DefaultModel:
             f"openai/{environ.get('OPENAI_MODEL') or 'auto'}", f"{source} is set", binding=False
         )
     if environ.get("ANTHROPIC_API_KEY"):
-        return DefaultModel("litellm/anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY is set", binding=False)
+        name = environ.get("ANTHROPIC_MODEL") or _CLAUDE
+        return DefaultModel(f"anthropic/{name}", "ANTHROPIC_API_KEY is set", binding=False)
     return DefaultModel(DEMO, "no model and no provider key is set", binding=False)
 
 
@@ -150,6 +154,7 @@ class StartPlan(NamedTuple):
 
     Fields:
         port: of the gateway; 0 where none is started.
+        for_agent: names of variables that the configuration names for the agent service.
         host: label of this machine's executors, if it is not to be taken from the environment.
     """
 
@@ -158,6 +163,7 @@ class StartPlan(NamedTuple):
     workspace: Path
     overrides: Mapping[str, object]
     host: str = ""
+    for_agent: frozenset[str] = frozenset()
 
 
 def service_environment(
@@ -165,12 +171,17 @@ def service_environment(
 ) -> dict[str, str]:
     """The whole environment of one service process."""
     source = os.environ if environ is None else environ
-    named = {name.strip() for name in source.get(MORE_FOR_AGENT, "").split(",")}
+    named = {name.strip() for name in source.get(MORE_FOR_AGENT, "").split(",")} - _NEVER
+    named |= {
+        name for name in plan.for_agent if name not in _NOT_BY_NAME and not name.startswith(_CREDENTIALS)
+    }
     own = {
         key: value
         for key, value in source.items()
-        if _passes(key, service) or (service == "agent" and key in named - _NEVER)
+        if _passes(key, service) or (service == "agent" and key in named)
     }
+    if service == "agent" and (told := sorted(filter(None, named))):
+        own[MORE_FOR_AGENT] = ",".join(told)  # it keeps their values out of what tools bring
     if nats.nkey:  # it has a user of its own, and no other's credentials
         own = {key: value for key, value in own.items() if key in _OF_ALL or not key.startswith(_CREDENTIALS)}
     if plan.host:

@@ -18,6 +18,7 @@ from fairlead_common.permissions.rights import PROVISIONER
 from fairlead_common.service.privacy import hide_memory, keep_files_private
 from fairlead_node.nats_server import server as nats_server
 from fairlead_node.nats_server.store_guard import LOOK_EVERY_S, StoreGuard
+from fairlead_node.supervisor import start_configuration
 from fairlead_node.supervisor.child import (
     Command,
     ConfigurationRefusedError,
@@ -69,6 +70,7 @@ class Supervisor:
         self._stop_server = asyncio.Event()
         self._hurry = asyncio.Event()
         self._refused: str | None = None
+        self._stored_model = ""
         self._services: list[SupervisedProcess] = []
         self._server: SupervisedProcess | None = None
         self._listeners: list[SupervisedProcess] = []
@@ -88,7 +90,11 @@ class Supervisor:
             if access is None:
                 self._stop_server.set()
                 return CONFIG if self._refused else FAILED
-            await self._choose_model(access)
+            await self._read_configuration(access)
+            if self._refused:
+                await self._end_server()
+                return self._ended()
+            self._choose_model()
             await self._open_listener(tasks)
             if self._plan.port:
                 note_port(self._plan.home, self._plan.port)
@@ -103,6 +109,9 @@ class Supervisor:
             ready.cancel()
             await self._drain(running)
             await self._end_server()
+        return self._ended()
+
+    def _ended(self) -> int:
         if self._refused:
             self._console.say(self._refused)
             return CONFIG
@@ -167,11 +176,24 @@ class Supervisor:
             self._listeners.append(child)
             tasks.create_task(self._keep_listener(child), name=child.name)
 
-    async def _choose_model(self, access: NatsAccess) -> None:
+    async def _read_configuration(self, access: NatsAccess) -> None:
+        plan = self._plan
+        is_new = self._external is None and not start_configuration.is_stored(plan.home)
+        if not self._workers.get("agent") or (is_new and not plan.overrides):
+            return
+        try:
+            found = await start_configuration.read(access, plan.overrides)
+        except CommandError as error:
+            self._console.say(f"the stored configuration cannot be read: {error}")
+            return
+        self._stored_model, self._refused = found.default_model, found.problem or None
+        self._plan = plan._replace(for_agent=found.variables)
+
+    def _choose_model(self) -> None:
         model = self._suggested_model
         if model is None:
             return
-        stored = None if model.name == DEMO else await self._stored_model(access)
+        stored = "" if model.name == DEMO else self._stored_model
         if stored:
             self._console.say(f"default model: {stored} (as configured)")
             return
@@ -190,17 +212,6 @@ class Supervisor:
             stored = (await stored_document(access)).used.content
             if text := start_warning(stored, self._plan.overrides):
                 self._console.say(text)
-
-    async def _stored_model(self, access: NatsAccess) -> str:
-        # Late: this loads the bus, which takes half a second.
-        from fairlead_node.stored_configuration import stored_document
-
-        try:
-            models = (await stored_document(access)).used.content.get("models")
-        except CommandError as error:
-            self._console.say(f"the stored configuration cannot be read: {error}")
-            return ""
-        return str(models.get("default") or "") if isinstance(models, dict) else ""
 
     def _make_services(self, access: NatsAccess) -> list[SupervisedProcess]:
         children = []

@@ -20,9 +20,9 @@ from fairlead_agent.models.interface import (
 from fairlead_agent.models.provider_errors import provider_error
 from fairlead_agent.models.provider_http import ProviderHttp, take_end
 from fairlead_agent.models.table import ModelFacts, facts_of
+from fairlead_common.config.models import ANTHROPIC_URL
 from fairlead_common.protocol.content import AssistantMessage, StopReason, ThinkingBlock, Usage
 
-ANTHROPIC_URL: Final = "https://api.anthropic.com"
 VERSION: Final = "2023-06-01"
 INTERLEAVED: Final = "interleaved-thinking-2025-05-14"  # thoughts between calls, for models with a budget
 UNKNOWN_OUTPUT_TOKENS: Final = 32_000  # every Claude of the last years writes as much

@@ -34,7 +34,7 @@ _HELP = (
     "- `read: notes.md` reads one\n"
     "- `find: *.md` and `search: hello` look around\n\n"
     "For a real model, start Fairlead with `OPENAI_API_KEY` (or `OPENAI_BASE_URL` for a local server), "
-    "or with `FAIRLEAD_MODEL=litellm/<provider>/<model>`."
+    "`ANTHROPIC_API_KEY`, or `FAIRLEAD_MODEL=litellm/<provider>/<model>`."
 )
 
 

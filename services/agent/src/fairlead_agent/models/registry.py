@@ -13,7 +13,7 @@ from fairlead_agent.models.interface import BackEndSetup, ModelBackend
 from fairlead_agent.models.table import ModelFacts
 from fairlead_agent.models.window import Window, window_of
 from fairlead_common.config import AgentConfig, parse_model
-from fairlead_common.config.models import OPENAI_URL, ApiKey, ProviderConfig
+from fairlead_common.config.models import ANTHROPIC_URL, OPENAI_URL, ApiKey, ProviderConfig
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.service import extensions
 from fairlead_common.service.extensions import ExtensionError
@@ -131,7 +131,7 @@ class Registry:
                 )
             case "anthropic":
                 return anthropic.Anthropic(
-                    url or anthropic.ANTHROPIC_URL, api_key, silence_s=silence_s, headers=headers, facts=facts
+                    url or ANTHROPIC_URL, api_key, silence_s=silence_s, headers=headers, facts=facts
                 )
             case "litellm":
                 return litellm_backend.LiteLLM(

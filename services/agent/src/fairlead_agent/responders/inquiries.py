@@ -24,7 +24,7 @@ REMEMBERED_S: Final = 2.0  # however many ask, providers are asked as often
 
 _ADVICE: Final = {
     "auth": "set the key in the environment of the agent service and restart it",
-    "retryable": "check the network of the agent service, and its OPENAI_BASE_URL or HTTPS_PROXY",
+    "retryable": "check the network of the agent service, the address of the provider, and HTTPS_PROXY",
 }
 
 
