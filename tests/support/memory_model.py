@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from fairlead_agent.models.chat_dialects import PLAIN
 from fairlead_agent.models.chat_format import encode_messages, encode_tools
 from fairlead_agent.models.interface import (
     Finish,
@@ -57,7 +58,7 @@ class MemoryModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
         """See `Model.stream`."""
-        messages = msgspec.json.decode(b"[" + await encode_messages(request) + b"]")
+        messages = msgspec.json.decode(b"[" + await encode_messages(request, PLAIN) + b"]")
         self.requests.append(messages)
         self.asked.append(request)
         self.tools.append(encode_tools(request.tools))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fairlead_agent.models.chat_dialects import litellm_dialect
 from fairlead_agent.models.chat_format import RESULT_IMAGES, encode_messages
 from fairlead_agent.models.families import family
 from fairlead_agent.models.interface import ModelRequest
@@ -52,7 +53,9 @@ async def shown(*messages: Message, view: View | None = None, **left_out: LeftOu
 
 async def sent(messages: Sequence[Message]) -> list[dict[str, Any]]:
     request = ModelRequest(model="m", messages=messages, fetch=fetch)
-    made: list[dict[str, Any]] = json.loads(b"[" + await encode_messages(request) + b"]")
+    made: list[dict[str, Any]] = json.loads(
+        b"[" + await encode_messages(request, litellm_dialect("m")) + b"]"
+    )
     return made
 
 
@@ -158,7 +161,7 @@ async def test_model_that_takes_no_images_is_told_of_them() -> None:
 
 
 async def test_thoughts_and_ids_go_back_to_the_models_that_made_them_alone() -> None:
-    own = await shown(ASKED, CALLS, PICTURE, WORDS, view=View(family("litellm/anthropic/claude-x")))
+    own = await shown(ASKED, CALLS, PICTURE, WORDS, view=View(family("litellm/anthropic/claude-opus-4-6")))
     assert own[1]["thinking_blocks"] == [
         {"type": "thinking", "thinking": "hm", "signature": "S"},
         {"type": "redacted_thinking", "data": "R"},
@@ -168,7 +171,8 @@ async def test_thoughts_and_ids_go_back_to_the_models_that_made_them_alone() -> 
         "openai/gpt-5",
         "litellm/openai/gpt-5",
         "litellm/gemini/gemini-3",
-        "litellm/bedrock/claude-x",
+        "litellm/bedrock/claude-opus-4-6",
+        "litellm/anthropic/claude-opus-4-7",
     ):
         made = await shown(ASKED, CALLS, PICTURE, WORDS, view=View(family(other)))
         assert "thinking_blocks" not in made[1]
@@ -180,9 +184,10 @@ def test_conversation_is_shown_anew_to_a_model_of_another_family() -> None:
     items = [Item(f"e{number}", each) for number, each in enumerate(TURN)]
     context = Context()
     for name, holds in (
-        ("litellm/anthropic/claude-x", True),
+        ("litellm/anthropic/claude-opus-4-6", True),
         ("openai/x", False),
-        ("litellm/claude-y", True),
+        ("litellm/claude-opus-4-6-20260205", True),
+        ("litellm/claude-opus-4-7", False),
     ):
         context.update(items, View(family(name)))
         thoughts = [each for each in replies(context)[0].content if isinstance(each, ThinkingBlock)]

@@ -1,15 +1,15 @@
 """What providers are sent, byte for byte: it changes only on purpose, for every change voids their caches."""
 
-import json
 from pathlib import Path
 
-import msgspec
 import pytest
 
+from fairlead_agent.models.chat_dialects import LITELLM_CLAUDE, OPENAI, PLAIN, ChatDialect
 from fairlead_agent.models.chat_format import convert_to_llm, encode_messages
 from fairlead_agent.models.families import family
-from fairlead_agent.models.interface import ModelRequest, load_images
+from fairlead_agent.models.interface import ModelRequest
 from fairlead_agent.models.openai_compatible import body
+from fairlead_agent.models.table import UNKNOWN
 from fairlead_agent.tools.catalog import Tools
 from fairlead_agent.turn.context import CONTINUE, Context, View, transform_context
 from fairlead_common.protocol.content import (
@@ -21,7 +21,7 @@ from fairlead_common.protocol.content import (
     ToolResultMessage,
 )
 from fairlead_common.session_log.conversation import Item
-from tests.unit.agent.conversations import CONVERSATIONS, Conversation, fetch
+from tests.unit.agent.conversations import CLAUDE, CONVERSATIONS, Conversation, fetch
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -46,6 +46,15 @@ def request_of(conversation: Conversation, number: int, context: Context) -> Mod
     )
 
 
+def dialect_for(conversation: Conversation) -> ChatDialect:
+    return LITELLM_CLAUDE if conversation.model == CLAUDE else OPENAI
+
+
+async def sent(conversation: Conversation, request: ModelRequest) -> bytes:
+    dialect = dialect_for(conversation)
+    return body(request, "m", await encode_messages(request, dialect), dialect, UNKNOWN)
+
+
 @pytest.mark.parametrize("name", CONVERSATIONS)
 async def test_requests_of_a_conversation_are_as_they_were(name: str) -> None:
     conversation = CONVERSATIONS[name]
@@ -53,25 +62,15 @@ async def test_requests_of_a_conversation_are_as_they_were(name: str) -> None:
     context = Context()
     for number in range(len(conversation.requests)):
         request = request_of(conversation, number, context)
-        assert body(request, "m", await encode_messages(request)) == expected[number]
+        assert await sent(conversation, request) == expected[number]
         anew = request_of(conversation, number, Context())  # as another worker would send it
-        assert body(anew, "m", await encode_messages(anew)) == expected[number]
-
-
-@pytest.mark.parametrize("name", CONVERSATIONS)
-async def test_litellm_is_given_the_same_messages(name: str) -> None:
-    conversation = CONVERSATIONS[name]
-    request = request_of(conversation, len(conversation.requests) - 1, Context())
-    images = await load_images(request.messages, fetch)
-    made = [wire for wires in convert_to_llm(request.messages, images) for wire in wires]
-    expected = json.loads((GOLDEN / f"{name}.jsonl").read_bytes().splitlines()[-1])
-    assert [{"role": "system", "content": request.system}, *made] == expected["messages"]
+        assert await sent(conversation, anew) == expected[number]
 
 
 async def test_nothing_is_encoded_twice_and_what_was_asked_again_is_forgotten() -> None:
     conversation = CONVERSATIONS["asked_again"]
     context = Context()
-    await encode_messages(request_of(conversation, 0, context))
+    await encode_messages(request_of(conversation, 0, context), PLAIN)
     later = Conversation([*conversation.messages, *CONVERSATIONS["text"].messages], [7])
     asked: list[str] = []
 
@@ -80,14 +79,13 @@ async def test_nothing_is_encoded_twice_and_what_was_asked_again_is_forgotten() 
         return await fetch(name)
 
     request = request_of(later, 0, context)
-    assert b"Your last reply was empty" not in await encode_messages(request)
+    assert b"Your last reply was empty" not in await encode_messages(request, PLAIN)
     pictures = CONVERSATIONS["images"]
     context = Context()
     for number in range(3):
         made = request_of(pictures, number, context)
-        await encode_messages(
-            ModelRequest(model="m", messages=made.messages, fetch=counted, kept=context.kept)
-        )
+        fetching = ModelRequest(model="m", messages=made.messages, fetch=counted, kept=context.kept)
+        await encode_messages(fetching, PLAIN)
     assert asked == ["here", "gone", "there", "here"]
 
 
@@ -100,16 +98,14 @@ async def test_another_family_of_models_is_sent_no_ids_and_thoughts_of_the_one_b
         (other, 0, "parallel_calls_for_another_family"),
         (claude, 2, "parallel_calls_of_claude"),
     ):
-        expected = msgspec.json.decode((GOLDEN / f"{name}.jsonl").read_bytes().splitlines()[number])
-        request = request_of(conversation, number, context)
-        made = msgspec.json.decode(b"[" + await encode_messages(request) + b"]")
-        assert made == expected["messages"]
+        expected = (GOLDEN / f"{name}.jsonl").read_bytes().splitlines()[number]
+        assert await sent(conversation, request_of(conversation, number, context)) == expected
 
 
 def test_a_reply_without_words_is_an_empty_text_and_beside_calls_none() -> None:
     said = AssistantMessage(content=[TextBlock(text="")], model="")
     called = AssistantMessage(content=[ToolCallBlock(call_id="c", name="ls", arguments={})], model="m")
-    ((empty,), (calls,)) = convert_to_llm([said, called], {})
+    ((empty,), (calls,)) = convert_to_llm([said, called], {}, PLAIN)
     assert empty == {"role": "assistant", "content": ""}
     assert calls["content"] is None
 
@@ -120,5 +116,5 @@ def test_the_status_of_a_result_that_begins_with_an_image_is_a_paragraph_of_its_
     shown = transform_context(
         [Item("t", ToolResultMessage(call_id="c", name="look", outcome=outcome))], View()
     )
-    ((result, _),) = convert_to_llm(shown, {"o": b"png"})
+    ((result, _),) = convert_to_llm(shown, {"o": b"png"}, PLAIN)
     assert result["content"] == "[cancelled]\n\n[image: it follows]"

@@ -17,6 +17,7 @@ from fairlead_agent.models.anthropic import Anthropic
 from fairlead_agent.models.demo import DemoModel
 from fairlead_agent.models.interface import (
     Finish,
+    ItemPiece,
     ModelBackend,
     ModelError,
     ModelRequest,
@@ -142,8 +143,13 @@ async def test_stream_is_read_however_it_is_cut() -> None:
             "data: [DONE]\n\n",
         )
     )
-    assert said[:3] == [ThinkingPiece("hm"), TextPiece("Hello"), ToolCallPiece(0, "{}", "c", "bash")]
-    finish = said[3]
+    assert said[:4] == [
+        ThinkingPiece("hm"),
+        ItemPiece("thinking", b'{"reasoning_content":true}'),
+        TextPiece("Hello"),
+        ToolCallPiece(0, "{}", "c", "bash"),
+    ]
+    finish = said[4]
     assert isinstance(finish, Finish)
     assert (finish.stop_reason, finish.usage.input_tokens, finish.usage.cache_read_tokens) == (
         "tool_use",
@@ -174,6 +180,7 @@ async def test_what_comes_in_one_packet_is_one_piece_of_each_kind_and_no_call_is
     )
     assert said[:-1] == [
         ThinkingPiece("let me see"),
+        ItemPiece("thinking", b'{"reasoning_content":true}'),
         TextPiece("I look"),
         ToolCallPiece(0, "", "c0", "bash"),
         ToolCallPiece(0, '{"a":1}'),

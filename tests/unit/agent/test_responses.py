@@ -120,7 +120,7 @@ async def test_requests_store_nothing_and_name_their_cache(server: StrictRespons
         ("gpt-5", "high", "high"),
         ("gpt-5", "max", "high"),
         ("gpt-5.4", "max", "xhigh"),
-        ("gpt-5.1", "minimal", "none"),
+        ("gpt-5.1", "minimal", "low"),
         ("gpt-5-of-tomorrow", "medium", "medium"),
         ("gpt-5-of-tomorrow", "off", None),
     ],

@@ -20,21 +20,13 @@ from fairlead_agent.models.interface import (
 from fairlead_agent.models.provider_errors import provider_error
 from fairlead_agent.models.provider_http import ProviderHttp, take_end
 from fairlead_agent.models.table import ModelFacts, facts_of
+from fairlead_agent.models.thinking import LEVELS, budget, effort, misses_thoughts, most_output
 from fairlead_common.config.models import ANTHROPIC_URL
-from fairlead_common.protocol.content import AssistantMessage, StopReason, ThinkingBlock, Usage
+from fairlead_common.protocol.content import StopReason, Usage
 
 VERSION: Final = "2023-06-01"
 INTERLEAVED: Final = "interleaved-thinking-2025-05-14"  # thoughts between calls, for models with a budget
 UNKNOWN_OUTPUT_TOKENS: Final = 32_000  # every Claude of the last years writes as much
-_BUDGET_TOKENS: Final = {
-    "minimal": 1024,
-    "low": 4096,
-    "medium": 12_288,
-    "high": 32_000,
-    "xhigh": 48_000,
-    "max": 64_000,
-}
-_LEAST_BUDGET_TOKENS: Final = 1024
 _STATUS_OF: Final = {
     "invalid_request_error": 400, "authentication_error": 401, "billing_error": 402, "permission_error": 403,
     "not_found_error": 404, "request_too_large": 413, "rate_limit_error": 429, "api_error": 500,
@@ -156,9 +148,7 @@ class Anthropic:
 
     def _options(self, request: ModelRequest) -> tuple[dict[str, object], dict[str, str]]:
         facts = self._facts(request.model)
-        max_tokens = request.max_output_tokens or facts.output_tokens or UNKNOWN_OUTPUT_TOKENS
-        if request.room_tokens is not None:  # a request that has more with its reply is refused
-            max_tokens = min(max_tokens, request.room_tokens)
+        max_tokens = most_output(request, facts, UNKNOWN_OUTPUT_TOKENS)
         options: dict[str, object] = {"model": request.model, "max_tokens": max_tokens, "stream": True}
         headers: dict[str, str] = {}
         thinking = _thinking(request, facts, max_tokens)
@@ -182,37 +172,15 @@ def body(request: ModelRequest, options: Mapping[str, object], messages: bytes) 
 
 def _thinking(request: ModelRequest, facts: ModelFacts, max_tokens: int) -> dict[str, object]:
     """What is said of thinking in a request; it leaves room for the answer."""
-    effort = request.thinking
-    if effort in ("off", "none", ""):
+    if request.thinking not in LEVELS or request.thinking == "off":
         return {}
     if facts.adaptive:
-        known = (
-            effort
-            if effort in facts.efforts
-            else "max"
-            if effort == "xhigh" and "max" in facts.efforts
-            else "high"
-        )
-        if effort == "minimal":
-            known = "low"
-        return {"thinking": {"type": "adaptive"}, "output_config": {"effort": known}}
-    if facts.thinking is False or _misses_thoughts(request):
+        asked = effort(request.thinking, facts, ("low", "medium", "high", "xhigh", "max"))
+        return {"thinking": {"type": "adaptive"}, "output_config": {"effort": asked}}
+    if facts.thinking is False or misses_thoughts(request.messages):
         return {}
-    budget = min(_BUDGET_TOKENS.get(effort, _LEAST_BUDGET_TOKENS), max_tokens // 2)
-    if budget < _LEAST_BUDGET_TOKENS:
-        return {}
-    return {"thinking": {"type": "enabled", "budget_tokens": budget}}
-
-
-def _misses_thoughts(request: ModelRequest) -> bool:
-    """Whether the model would miss its thoughts: another one began this turn, and made the calls."""
-    replies = (each for each in reversed(request.messages) if isinstance(each, AssistantMessage))
-    last = next(replies, None)
-    if last is None or not last.tool_calls:
-        return False
-    return not any(
-        isinstance(block, ThinkingBlock) and (block.signature or block.redacted) for block in last.content
-    )
+    tokens = budget(request.thinking, max_tokens)
+    return {} if tokens is None else {"thinking": {"type": "enabled", "budget_tokens": tokens}}
 
 
 async def _pieces(events: AsyncGenerator[list[bytes]]) -> AsyncIterator[list[Piece]]:

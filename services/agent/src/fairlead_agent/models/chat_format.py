@@ -1,11 +1,18 @@
-"""OpenAI's chat format: what servers that speak it, and litellm, are sent of a conversation."""
+"""OpenAI's chat format: what servers that speak it, and litellm, are sent of a conversation.
+
+A request is the same byte for byte up to what is new, but for the marks that tell Claude's provider where to
+cache: behind the system prompt, the first part of the conversation, and the end of this request and the last.
+"""
 
 import base64
+import hashlib
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
 from fairlead_agent.lru import LruCache
+from fairlead_agent.models.chat_dialects import FILLER, ChatDialect
 from fairlead_agent.models.interface import LoadedImage, ModelRequest, load_images
 from fairlead_agent.tools.tool_lists import ToolSchema
 from fairlead_common.protocol.content import (
@@ -14,14 +21,15 @@ from fairlead_common.protocol.content import (
     Message,
     TextBlock,
     ThinkingBlock,
+    ToolCallBlock,
     ToolResultMessage,
     UserMessage,
 )
 
 RESULT_IMAGES = "Images of the tool results above:"
 _KEPT = "chat_format"  # name of what is kept of a conversation
-
 _MAX_TOOL_LISTS = 100
+_CACHE: Final = {"type": "ephemeral"}
 
 _encode = msgspec.json.encode
 Wire = dict[str, object]
@@ -29,7 +37,10 @@ _tools: LruCache[int, tuple[Sequence[ToolSchema], bytes]] = LruCache(_MAX_TOOL_L
 
 
 def convert_to_llm(
-    messages: Sequence[Message], images: Mapping[str, LoadedImage], ids: dict[str, str] | None = None
+    messages: Sequence[Message],
+    images: Mapping[str, LoadedImage],
+    dialect: ChatDialect,
+    ids: dict[str, str] | None = None,
 ) -> list[list[Wire]]:
     """The messages in this format; for each of `messages` those that stand for it.
 
@@ -47,11 +58,12 @@ def convert_to_llm(
         match message:
             case UserMessage(content=content):
                 parts = [_part(block, images) for block in content]
-                made.append([{"role": "user", "content": _content(parts)}])
+                whole = parts if dialect.breakpoints and len(parts) > 1 else _content(parts)
+                made.append([{"role": "user", "content": whole}])
             case AssistantMessage():
-                made.append([_reply(message, ids)])
+                made.append([_reply(message, dialect, ids)])
             case ToolResultMessage():
-                wire, shown = _result(message, images, ids)
+                wire, shown = _result(message, images, dialect, ids)
                 made.append([wire])
                 following += shown
                 if following and not _is_result(messages, index + 1):
@@ -73,26 +85,31 @@ def encode_tools(tools: Sequence[ToolSchema]) -> bytes:
     return known[1]
 
 
-async def encode_messages(request: ModelRequest) -> bytes:
+async def encode_messages(request: ModelRequest, dialect: ChatDialect) -> bytes:
     """The conversation of a request as JSON, joined by commas; only what is new is encoded."""
     kept = request.kept.get(_KEPT)
-    if not isinstance(kept, _Encoded):
-        kept = request.kept[_KEPT] = _Encoded()
+    if not isinstance(kept, _Encoded) or kept.dialect != dialect:
+        kept = request.kept[_KEPT] = _Encoded(dialect)
     await kept.update(request)
-    system = [_encode({"role": "system", "content": request.system})] if request.system else []
-    return b",".join([*system, *kept.pieces])
+    if not dialect.breakpoints:
+        system = [_encode(_system(request.system))] if request.system else []
+        return b",".join([*system, *kept.pieces])
+    system = [_encode(_marked(_system(request.system), dialect))] if request.system else []
+    return b",".join([*system, *kept.with_breakpoints()])
 
 
 class _Encoded:
     """The messages of a conversation as they were last encoded.
 
     Fields:
-        pieces: JSON, one for each of `messages`.
+        pieces: JSON, one for each of `messages`. wires: what they were made of, where breakpoints are set.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: ChatDialect) -> None:
+        self.dialect = dialect
         self.messages: list[Message] = []
         self.pieces: list[bytes] = []
+        self.wires: list[list[Wire]] = []
         self.ids: dict[str, str] = {}
 
     async def update(self, request: ModelRequest) -> None:
@@ -100,10 +117,28 @@ class _Encoded:
         same = _same(self.messages, messages)
         new = messages[same:]
         images = await load_images(new, request.fetch)
-        del self.messages[same:], self.pieces[same:]
-        for message, wires in zip(new, convert_to_llm(new, images, self.ids), strict=True):
+        del self.messages[same:], self.pieces[same:], self.wires[same:]
+        for message, wires in zip(new, convert_to_llm(new, images, self.dialect, self.ids), strict=True):
             self.messages.append(message)
             self.pieces.append(b",".join(map(_encode, wires)))
+            if self.dialect.breakpoints:
+                self.wires.append(wires)
+
+    def with_breakpoints(self) -> list[bytes]:
+        """The pieces; the first message and the last one before and behind the newest reply are marked."""
+        pieces, dialect = list(self.pieces), self.dialect
+        replies = [index for index, each in enumerate(self.messages) if isinstance(each, AssistantMessage)]
+        last = len(self.messages) - 1
+        ends = [index - 1 for index in replies[-1:] if index > 0]
+        if self.messages and last not in replies:
+            ends.append(last)
+        for index in ends:
+            *before, wire = self.wires[index]
+            pieces[index] = b",".join(map(_encode, [*before, _marked(wire, dialect)]))
+        if self.messages and isinstance(self.messages[0], UserMessage):
+            wire = _marked(self.wires[0][0], dialect, first=True)
+            pieces[0] = _encode(_marked(wire, dialect) if 0 in ends else wire)
+        return pieces
 
 
 def _same(known: list[Message], messages: Sequence[Message]) -> int:
@@ -123,21 +158,23 @@ def _is_result(messages: Sequence[Message], index: int) -> bool:
     return index < len(messages) and isinstance(messages[index], ToolResultMessage)
 
 
-def _reply(message: AssistantMessage, ids: dict[str, str]) -> Wire:
+def _reply(message: AssistantMessage, dialect: ChatDialect, ids: dict[str, str]) -> Wire:
     # A reply without words has calls; one without both comes from a client, and null would be refused.
     wire: Wire = {"role": "assistant", "content": message.text or (None if message.tool_calls else "")}
-    if calls := message.tool_calls:
-        ids.update({call.call_id: call.provider_id or call.call_id for call in calls})
-        wire["tool_calls"] = [
-            {
-                "id": ids[call.call_id],
-                "type": "function",
-                "function": {"name": call.name, "arguments": _encode(call.arguments).decode()},
-            }
-            for call in calls
-        ]
-    if thoughts := [_thought(block) for block in message.content if isinstance(block, ThinkingBlock)]:
-        wire["thinking_blocks"] = thoughts
+    if message.tool_calls:
+        wire["tool_calls"] = _calls(message, dialect, ids)
+    thoughts = [block for block in message.content if isinstance(block, ThinkingBlock)]
+    signed = [_thought(block) for block in thoughts if block.signature or block.redacted is not None]
+    if signed and "thinking_blocks" in dialect.returned:
+        wire["thinking_blocks"] = signed
+    for block in thoughts:
+        for name, value in _own_fields(block, dialect).items():
+            if value is True:  # the words of the block
+                wire[name] = str(wire.get(name, "")) + block.text
+            else:
+                wire[name] = value
+    if dialect.filled and not wire.get(dialect.filled) and "reasoning_details" not in wire:
+        wire[dialect.filled] = FILLER
     return wire
 
 
@@ -147,11 +184,58 @@ def _thought(block: ThinkingBlock) -> Wire:
     return {"type": "thinking", "thinking": block.text, "signature": block.signature}
 
 
+def _calls(message: AssistantMessage, dialect: ChatDialect, ids: dict[str, str]) -> list[Wire]:
+    made: list[Wire] = []
+    for call in message.tool_calls:
+        ids[call.call_id] = _id(call.provider_id or call.call_id, dialect.call_id_chars)
+        function = {"name": call.name, "arguments": _encode(call.arguments).decode()}
+        about = {"id": ids[call.call_id], "type": "function", "function": function}
+        made.append({**about, **_own_fields(call, dialect)})
+    if dialect.unsigned and not any(name in call for name in dialect.unsigned for call in made):
+        made[0].update(dialect.unsigned)
+    return made
+
+
+def _own_fields(block: ThinkingBlock | ToolCallBlock, dialect: ChatDialect) -> Wire:
+    """The fields that the provider sent with a block, as far as it takes them back."""
+    found: Wire = {}
+    for item in block.provider.items if block.provider else ():
+        fields: Wire = msgspec.json.decode(item)
+        found |= {name: value for name, value in fields.items() if name in dialect.returned}
+    return found
+
+
+def _id(own: str, chars: int) -> str:
+    """The id as a provider takes it that wants exactly so many letters and digits."""
+    if not chars or (len(own) == chars and own.isascii() and own.isalnum()):
+        return own
+    return hashlib.sha256(own.encode()).hexdigest()[:chars]
+
+
+def _system(text: str) -> Wire:
+    return {"role": "system", "content": text}
+
+
+def _marked(wire: Wire, dialect: ChatDialect, *, first: bool = False) -> Wire:
+    """The message with a breakpoint behind its last part, or its first one."""
+    if dialect.breakpoints == "messages" and wire["role"] == "tool":
+        return {**wire, "cache_control": _CACHE}
+    content = wire["content"]
+    parts = list(content) if isinstance(content, list) else [_text(str(content))]
+    place = 0 if first else -1
+    if _is_image(parts[place]) or str(parts[place]["text"]).strip():  # no mark on nothing
+        parts[place] = {**parts[place], "cache_control": _CACHE}
+    return {**wire, "content": parts}
+
+
 def _result(
-    message: ToolResultMessage, images: Mapping[str, LoadedImage], ids: Mapping[str, str]
+    message: ToolResultMessage,
+    images: Mapping[str, LoadedImage],
+    dialect: ChatDialect,
+    ids: Mapping[str, str],
 ) -> tuple[Wire, list[Wire]]:
     """The result, and what follows it."""
-    call_id = ids.get(message.call_id) or message.provider_id or message.call_id
+    call_id = ids.get(message.call_id) or _id(message.provider_id or message.call_id, dialect.call_id_chars)
     parts = [_part(block, images) for block in message.outcome.content]
     shown = [part for part in parts if _is_image(part)]
     words = _joined([_text("[image: it follows]") if _is_image(part) else part for part in parts])

@@ -10,6 +10,8 @@ from fairlead_agent.tools.tool_lists import ToolSchema
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.protocol.content import ImageBlock, Message, StopReason, Usage, blocks_of
 
+MAX_CACHE_KEY_CHARS: Final = 64  # of the name of a conversation in a provider's cache
+
 FetchObject = Callable[[str], Coroutine[object, object, bytes]]
 LoadedImage = bytes | str  # its bytes, or why they cannot be had
 

@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from fairlead_agent.models.chat_dialects import litellm_dialect
 from fairlead_agent.models.chat_format import encode_messages, encode_tools
+from fairlead_agent.models.chat_reasoning import ReasoningRecord
 from fairlead_agent.models.interface import (
     BackEndSetup,
     Failure,
@@ -27,6 +29,8 @@ from fairlead_agent.models.interface import (
     ToolCallPiece,
 )
 from fairlead_agent.models.provider_errors import MAX_TEXT_CHARS, provider_error, retry_after_s
+from fairlead_agent.models.table import ModelFacts
+from fairlead_agent.models.thinking import budget, effort, misses_thoughts
 from fairlead_common.config.models import PROVIDER_HOSTS
 from fairlead_common.protocol.content import StopReason, Usage
 
@@ -44,10 +48,6 @@ _STOP: dict[str, tuple[StopReason, Failure]] = {
     "tool_calls": ("tool_use", ""),
     "content_filter": ("stop", "content_filter"),  # Anthropic's `refusal` is renamed to this as well
 }
-# Of models that take a budget for their thoughts, which is a part of max_tokens. litellm's own is at most
-# 4,096, and it lowers max_tokens to that plus 4,096 where none is given.
-_BUDGET_TOKENS = {"minimal": 1024, "low": 4096, "medium": 12_288, "high": 32_000}
-_LEAST_BUDGET_TOKENS = 1024
 _UNKNOWN_MAX_TOKENS = 32_000  # every Claude that thinks can write as much
 _BUDGET_PROVIDERS = ("anthropic", "bedrock", "vertex_ai", "azure_ai")
 _REPORTS_COST = ("openrouter/", "perplexity/")  # of others litellm fills in a cost of its own table
@@ -122,9 +122,10 @@ class LiteLLM:
         """See `Model.stream`."""
         litellm = await self.warm_up()
         silence_s = self._silence_s()
+        messages = await encode_messages(request, litellm_dialect(request.model))
         options: dict[str, Any] = {
             "model": request.model,
-            "messages": msgspec.json.decode(b"[" + await encode_messages(request) + b"]"),
+            "messages": msgspec.json.decode(b"[" + messages + b"]"),
             "stream": True,
             "stream_options": {"include_usage": True},
             "num_retries": 0,
@@ -149,41 +150,43 @@ class LiteLLM:
             raise _sorted_error(litellm, error) from error
 
 
-def _without_thoughts(messages: list[dict[str, Any]]) -> bool:
-    """Whether Claude would miss its thoughts: another model began this turn, and made the calls."""
-    last: dict[str, Any] = next((each for each in reversed(messages) if each["role"] == "assistant"), {})
-    return bool(last.get("tool_calls")) and not last.get("thinking_blocks")
-
-
 def _think(litellm: Any, request: ModelRequest, options: dict[str, Any]) -> None:
     """Ask for thoughts in a way that leaves room for the answer."""
-    if "claude" in request.model and _without_thoughts(options["messages"]):
-        return
-    if "claude" not in request.model:
-        options["reasoning_effort"] = request.thinking
+    is_claude = "claude" in request.model
+    if is_claude and misses_thoughts(request.messages):
         return
     try:
         info = litellm.get_model_info(request.model)
     except Exception:  # noqa: BLE001 - a model that is not in its table
         info = {}
+    asked = effort(request.thinking, _facts(info))
     provider = info.get("litellm_provider") or ""
-    if provider and not provider.startswith(_BUDGET_PROVIDERS):  # it translates for Claude by itself
-        options["reasoning_effort"] = request.thinking
+    if not is_claude or (provider and not provider.startswith(_BUDGET_PROVIDERS)):
+        if asked:  # litellm says it in the provider's words
+            options["reasoning_effort"] = asked
         return
     max_tokens = request.max_output_tokens or info.get("max_output_tokens") or _UNKNOWN_MAX_TOKENS
     options["max_tokens"] = max_tokens
     options.pop("temperature", None)  # refused together with thoughts
     if not provider or info.get("supports_adaptive_thinking"):
-        options["reasoning_effort"] = request.thinking
-        return
-    budget = min(_BUDGET_TOKENS.get(request.thinking, _LEAST_BUDGET_TOKENS), max_tokens // 2)
-    if budget >= _LEAST_BUDGET_TOKENS:
-        options["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        options["reasoning_effort"] = asked
+    elif (tokens := budget(request.thinking, max_tokens)) is not None:
+        # litellm's own budget is at most 4,096, and it lowers max_tokens to that plus 4,096 if none is given.
+        options["thinking"] = {"type": "enabled", "budget_tokens": tokens}
+
+
+def _facts(info: Mapping[str, Any]) -> ModelFacts:
+    """What litellm knows of how hard a model can think."""
+    known = ("minimal", "xhigh", "max")
+    more = [each for each in known if info.get(f"supports_{each}_reasoning_effort")]
+    efforts: frozenset[Any] = frozenset({"low", "medium", "high", *more})
+    return ModelFacts(efforts=efforts)
 
 
 async def _pieces(litellm: Any, model: str, response: Any, silence_s: float) -> AsyncIterator[list[Piece]]:
     reason = "stop"
     usage = None
+    reasoning = ReasoningRecord()
     chunks = aiter(response)
     while True:
         try:
@@ -197,15 +200,15 @@ async def _pieces(litellm: Any, model: str, response: Any, silence_s: float) -> 
         choice = chunk.choices[0]
         if choice.finish_reason:
             reason = choice.finish_reason
-        if batch := _of_delta(choice.delta):
+        if batch := _of_delta(choice.delta, reasoning):
             yield batch
     stop, failure = _STOP.get(reason, ("stop", ""))
     charged = getattr(usage, "cost", None) if model.startswith(_REPORTS_COST) else None
     charged = float(charged) if isinstance(charged, int | float) else None
-    yield [Finish(stop, _usage(litellm, model, usage), failure, charged_usd=charged)]
+    yield [*reasoning.end(), Finish(stop, _usage(litellm, model, usage), failure, charged_usd=charged)]
 
 
-def _of_delta(delta: Any) -> list[Piece]:
+def _of_delta(delta: Any, reasoning: ReasoningRecord) -> list[Piece]:
     pieces: list[Piece] = []
     thought = getattr(delta, "reasoning_content", None)
     for block in getattr(delta, "thinking_blocks", None) or ():
@@ -218,10 +221,13 @@ def _of_delta(delta: Any) -> list[Piece]:
             if text:
                 thought = None  # the same words once more
     if thought:
+        reasoning.words("reasoning_content")
         pieces.append(ThinkingPiece(thought))
     if delta.content:
+        pieces += reasoning.end_of_thought()
         pieces.append(TextPiece(delta.content))
     for call in delta.tool_calls or ():
+        pieces += reasoning.end_of_thought()
         function = call.function
         pieces.append(ToolCallPiece(call.index, function.arguments or "", call.id, function.name))
     return pieces

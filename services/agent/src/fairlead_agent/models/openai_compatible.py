@@ -7,14 +7,19 @@ a second that is the difference between a busy core and an idle one.
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from itertools import groupby
+from typing import Any
 
 import msgspec
 
+from fairlead_agent.models.chat_dialects import ChatDialect, dialect_of
 from fairlead_agent.models.chat_format import encode_messages, encode_tools
+from fairlead_agent.models.chat_reasoning import ReasoningRecord
 from fairlead_agent.models.interface import (
+    MAX_CACHE_KEY_CHARS,
     BackEndSetup,
     Failure,
     Finish,
+    ItemPiece,
     ModelError,
     ModelRequest,
     Piece,
@@ -24,6 +29,8 @@ from fairlead_agent.models.interface import (
 )
 from fairlead_agent.models.provider_errors import provider_error
 from fairlead_agent.models.provider_http import DONE, ProviderHttp, error_told, refusal, take_end
+from fairlead_agent.models.table import ModelFacts, facts_of
+from fairlead_agent.models.thinking import effort, misses_thoughts, most_output
 from fairlead_common.config.models import OPENAI_URL
 from fairlead_common.protocol.content import StopReason, Usage
 
@@ -37,12 +44,22 @@ class _ToolCall(msgspec.Struct, gc=False):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
+    extra_content: msgspec.Raw = msgspec.Raw()
+
+
+class _Part(msgspec.Struct, gc=False):
+    """Of a content that comes in parts, as Mistral's does where it thinks."""
+
+    type: str = ""
+    text: str = ""
+    thinking: list["_Part"] = []
 
 
 class _Delta(msgspec.Struct, gc=False):
-    content: str | None = None
+    content: str | list[_Part] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
+    reasoning_details: list[dict[str, Any]] | None = None
     refusal: str | None = None
     tool_calls: list[_ToolCall] | None = None
 
@@ -114,14 +131,16 @@ _STOP: dict[str, tuple[StopReason, Failure]] = {
     "pause_turn": ("stop", "reply_paused"),
 }
 AUTO_MODEL_S = 60.0  # then `auto` asks again which model the server has: it may have loaded another
-_EFFORTS = {"minimal", "low", "medium", "high"}
 
 
 class OpenAICompatible:
     """The back end for one base URL and key.
 
     Args:
+        headers: of all requests, beside the key. key_name: where the key is configured, for people.
         silence_s: gives the longest wait for the next byte of an answer, in seconds; asked for each request.
+        vendor: whose server it is, if it is not one whose host is known: see `dialect_of`.
+        facts: what is known of a model.
     """
 
     def __init__(
@@ -132,11 +151,15 @@ class OpenAICompatible:
         silence_s: Callable[[], float],
         headers: Mapping[str, str] | None = None,
         key_name: str = "OPENAI_API_KEY",
+        vendor: str = "",
+        facts: Callable[[str], ModelFacts] | None = None,
     ) -> None:
         own = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._provider = ProviderHttp(base_url, own | dict(headers or {}), silence_s)
         self._has_key = bool(api_key)
         self._key_name = key_name
+        self._vendor = vendor
+        self._facts = facts or (lambda model: facts_of("openai", model))
         self._first_model: str | None = None
         self._named_at = 0.0
 
@@ -163,7 +186,9 @@ class OpenAICompatible:
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
         """See `ModelBackend.stream`."""
         model = request.model if request.model != "auto" else await self._auto_model()
-        sent = body(request, model, await encode_messages(request))
+        dialect = dialect_of(model, self._provider.url, self._vendor)
+        messages = await encode_messages(request, dialect)
+        sent = body(request, model, messages, dialect, self._facts(model))
         async for pieces in _pieces(self._provider.events("/chat/completions", sent)):
             yield pieces
 
@@ -189,28 +214,46 @@ def _listed(raw: bytes) -> list[str]:
     return [each.id for each in found.data if each.id]
 
 
-def body(request: ModelRequest, model: str, messages: bytes) -> bytes:
+def body(
+    request: ModelRequest, model: str, messages: bytes, dialect: ChatDialect, facts: ModelFacts
+) -> bytes:
     """The request as it is sent; `messages` are those of it, encoded and joined by commas."""
     options: dict[str, object] = {
         "model": model,
         "stream": True,
         "stream_options": {"include_usage": True},
+        **dialect.always,
     }
-    if request.temperature is not None:
+    if request.temperature is not None and (dialect.temperature or not facts.thinking):
         options["temperature"] = request.temperature
     if request.max_output_tokens is not None:
-        options["max_completion_tokens"] = request.max_output_tokens
-    if request.thinking in _EFFORTS:
-        options["reasoning_effort"] = request.thinking
+        options[dialect.limit] = most_output(request, facts, request.max_output_tokens)
+    if dialect.cache_key and request.session:
+        options["prompt_cache_key"] = request.session[:MAX_CACHE_KEY_CHARS]
+    options |= _thinking(request, dialect, facts)
     parts = [msgspec.json.encode(options)[:-1], b',"messages":[', messages, b"]"]
     if request.tools:
         parts += [b',"tools":', encode_tools(request.tools)]
     return b"".join([*parts, b"}"])
 
 
+def _thinking(request: ModelRequest, dialect: ChatDialect, facts: ModelFacts) -> dict[str, object]:
+    """What is said of thinking in a request."""
+    if facts.thinking is False or (dialect.own_thoughts and misses_thoughts(request.messages)):
+        return {}
+    if request.thinking == "off" and dialect.off:
+        return dict(dialect.off)
+    options = {} if request.thinking == "off" else dict(dialect.on)
+    if dialect.effort and (found := effort(request.thinking, facts, dialect.efforts)):
+        name, _, inner = dialect.effort.partition(".")
+        options[name] = {inner: found} if inner else found
+    return options
+
+
 async def _pieces(events: AsyncGenerator[list[bytes]]) -> AsyncIterator[list[Piece]]:
     reason: str | None = None
     usage = None
+    reasoning = ReasoningRecord()
     finished = refused = False
     async for payloads in events:
         batch: list[Piece] = []
@@ -225,16 +268,16 @@ async def _pieces(events: AsyncGenerator[list[bytes]]) -> AsyncIterator[list[Pie
                 reason = choice.finish_reason or reason
                 if told := choice.delta or choice.message:
                     refused = refused or bool(told.refusal)
-                    _add_pieces(batch, told)
+                    _add_pieces(batch, told, reasoning)
         if batch:
             yield _joined(batch)
         if finished:  # the caller has it before the end of the body
-            yield [_end(reason, usage, refused=refused)]
+            yield [*reasoning.end(), _end(reason, usage, refused=refused)]
             await take_end(events)
             return
     if reason is None:
         raise ModelError("retryable", "the provider ended the stream in the middle of the answer")
-    yield [_end(reason, usage, refused=refused)]
+    yield [*reasoning.end(), _end(reason, usage, refused=refused)]
 
 
 def _parse(payload: bytes) -> _Chunk:
@@ -248,14 +291,31 @@ def _parse(payload: bytes) -> _Chunk:
     return chunk
 
 
-def _add_pieces(pieces: list[Piece], delta: _Delta) -> None:
-    if thought := delta.reasoning_content or delta.reasoning:
+def _add_pieces(pieces: list[Piece], delta: _Delta, reasoning: ReasoningRecord) -> None:
+    content, thought, field = delta.content, delta.reasoning_content, "reasoning_content"
+    if isinstance(content, list):
+        thought, content = _words_of([each for part in content for each in part.thinking]), _words_of(content)
+        field = ""
+    if not thought:
+        thought, field = delta.reasoning, "reasoning"
+    if thought:
+        reasoning.words(field)
         pieces.append(ThinkingPiece(thought))
-    if words := delta.content or delta.refusal:
+    if delta.reasoning_details:
+        reasoning.details(delta.reasoning_details)
+    if words := content or delta.refusal:
+        pieces += reasoning.end_of_thought()
         pieces.append(TextPiece(words))
     for call in delta.tool_calls or ():
+        pieces += reasoning.end_of_thought()
         function = call.function or _Function()
         pieces.append(ToolCallPiece(call.index, function.arguments or "", call.id, function.name))
+        if call.extra_content:
+            pieces.append(ItemPiece("tool_call", b'{"extra_content":%s}' % bytes(call.extra_content)))
+
+
+def _words_of(parts: list[_Part]) -> str:
+    return "".join(part.text for part in parts)
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:

@@ -124,6 +124,8 @@ class Registry:
                     silence_s=silence_s,
                     headers=headers,
                     key_name=f"models.providers.{name}.api_key",
+                    vendor=provider.vendor or ("" if name == "openai" else name),
+                    facts=facts,
                 )
             case "responses":
                 return responses.Responses(

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from fairlead_agent.models.interface import (
+    MAX_CACHE_KEY_CHARS,
     BackEndSetup,
     Failure,
     Finish,
@@ -21,12 +22,11 @@ from fairlead_agent.models.provider_errors import provider_error
 from fairlead_agent.models.provider_http import ProviderHttp, error_told, take_end
 from fairlead_agent.models.responses_format import encode_messages, encode_tools
 from fairlead_agent.models.table import ModelFacts, facts_of
+from fairlead_agent.models.thinking import effort, most_output
 from fairlead_common.config.models import OPENAI_URL
 from fairlead_common.protocol.content import StopReason, Usage
 
-MAX_CACHE_KEY_CHARS: Final = 64
 _KINDS: Final = {"reasoning": "thinking", "message": "text", "function_call": "tool_call"}
-_EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 class _Item(msgspec.Struct):
@@ -125,29 +125,18 @@ def body(request: ModelRequest, facts: ModelFacts, messages: bytes) -> bytes:
     if request.system:
         options["instructions"] = request.system
     if request.max_output_tokens is not None:
-        options["max_output_tokens"] = request.max_output_tokens
+        options["max_output_tokens"] = most_output(request, facts, request.max_output_tokens)
     reasoning = facts.thinking is not False
     if reasoning:
         options["include"] = ["reasoning.encrypted_content"]
-    if reasoning and (effort := _effort(request.thinking, facts)):
-        options["reasoning"] = {"effort": effort, "summary": "auto"}
+    if reasoning and (asked := effort(request.thinking, facts)):
+        options["reasoning"] = {"effort": asked, "summary": "auto"}
     elif request.temperature is not None and not facts.thinking:  # models that think refuse it
         options["temperature"] = request.temperature
     parts = [msgspec.json.encode(options)[:-1], b',"input":[', messages, b"]"]
     if request.tools:
         parts += [b',"tools":', encode_tools(request.tools)]
     return b"".join([*parts, b"}"])
-
-
-def _effort(thinking: str, facts: ModelFacts) -> str:
-    """The nearest effort that the model takes; empty: its own."""
-    if thinking == "off":
-        return next((each for each in ("none", "minimal") if each in facts.efforts), "")
-    if thinking not in _EFFORTS or not facts.efforts or thinking in facts.efforts:
-        return thinking if thinking in _EFFORTS else ""
-    known = [each for each in _EFFORTS if each in facts.efforts]
-    place = _EFFORTS.index(thinking)
-    return min(known, key=lambda each: abs(_EFFORTS.index(each) - place))
 
 
 async def _pieces(events: AsyncGenerator[list[bytes]]) -> AsyncIterator[list[Piece]]:

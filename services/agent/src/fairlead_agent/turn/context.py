@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fairlead_agent.models.families import family
+from fairlead_agent.models.thinking import is_kept
 from fairlead_common.protocol.content import (
     AssistantBlock,
     AssistantMessage,
@@ -198,8 +199,7 @@ def _block(block: AssistantBlock, *, is_own: bool) -> AssistantBlock | None:
                 provider=block.provider if is_own else None,
             )
         case ThinkingBlock():
-            is_signed = block.signature or block.redacted is not None or block.provider is not None
-            return block if is_own and is_signed else None
+            return block if is_own and is_kept(block) else None
         case TextBlock():
             return block if is_own or block.provider is None else TextBlock(text=block.text)
 
