@@ -224,8 +224,18 @@ async def memory_world(
     server: FakeServer, bus: FakeBus, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[MemoryWorld]:
     """Bus, model and executor; start agents with `MemoryWorld.agent`."""
+    async with http_world(server, bus, monkeypatch) as made:
+        monkeypatch.setattr(Registry, "resolve", lambda _, name: (made.mind, name.partition("/")[2]))
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def http_world(
+    server: FakeServer, bus: FakeBus, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[MemoryWorld]:
+    """As `memory_world`, with the back ends of production: models are asked over HTTP."""
     made = MemoryWorld(server, bus, monkeypatch)
-    monkeypatch.setattr(Registry, "resolve", lambda _, name: (made.mind, name.partition("/")[2]))
+    monkeypatch.setenv("TEST_KEY", "test")
     await ensure_consumer(
         bus, s.TOOLS, s.tools_consumer(HOST), s.tool_requests(HOST), ack_wait_s=TOOLS_WAIT_S
     )

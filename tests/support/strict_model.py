@@ -149,7 +149,8 @@ class StrictModel:
     """The server; use as an async context manager.
 
     Fields:
-        answers: of chat completions. messages: of Anthropic's API, each a list of events.
+        answers: of chat completions, and of Anthropic's API where they come before its `messages`.
+        messages: of Anthropic's API, each a list of events.
         errors: HTTP errors of Anthropic's API that come first: status, type, text and headers.
         requests: decoded bodies of all requests that were answered, in order, of both.
         keys: that came with requests, in order.
@@ -211,6 +212,8 @@ class StrictModel:
             error = {"type": "invalid_request_error", "message": "; ".join(found)}
             return web.json_response({"type": "error", "error": error}, status=400)
         self.requests.append(body)
+        if self.answers:
+            return await self.answers.pop(0)(http)
         if self.errors:
             status, kind, words, headers = self.errors.pop(0)
             error = {"type": kind, "message": words}
@@ -342,4 +345,26 @@ OVERFLOWS = [
     (400, "invalid params, context window exceeds limit"),
     (400, "prompt too long; exceeded max context length by 4 tokens"),
     (500, "Prompt contains 40000 tokens and is too large for model with 32768 maximum context length"),
+    (400, "Requested token count exceeds the model's maximum context length of 8192 tokens."),
+    (400, "The decoder prompt (length 9000) is longer than the maximum model length of 8192."),
+    (400, "The input (9000 tokens) is longer than the model's context length (8192 tokens)."),
+    (422, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193. Given: 9000"),
+    (400, "This endpoint's maximum context length is 128000 tokens. However, you requested about 140000"),
+    (
+        400,
+        "Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded "
+        "with context length of only 4096 tokens",
+    ),
+    (400, "the input length exceeds the context length"),
+    (400, "Input Tokens Exceeded: Number of input tokens exceeds maximum length."),
+    (
+        400,
+        "Unable to submit request because the input token count is 1200000 but model only supports up to "
+        "1048576.",
+    ),
+    (400, "Range of input length should be [1, 30720]"),
+    (400, "Prompt exceeds max length"),
+    (400, "The prompt is too long: 140000, model maximum context length: 131071"),
+    (400, "too many tokens: total number of tokens in the prompt cannot exceed 4081"),
+    (429, "Request too large for model `llama` on tokens per minute (TPM): Limit 6000, Requested 9000"),
 ]

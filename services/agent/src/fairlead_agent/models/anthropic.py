@@ -17,6 +17,7 @@ from fairlead_agent.models.interface import (
     ThinkingPiece,
     ToolCallPiece,
 )
+from fairlead_agent.models.mending import accepted
 from fairlead_agent.models.provider_errors import provider_error
 from fairlead_agent.models.provider_http import ProviderHttp, take_end
 from fairlead_agent.models.table import ModelFacts, facts_of
@@ -160,9 +161,9 @@ class Anthropic:
         return options, headers
 
 
-def body(request: ModelRequest, options: Mapping[str, object], messages: bytes) -> bytes:
+def body(request: ModelRequest, options: dict[str, object], messages: bytes) -> bytes:
     """The request as it is sent; `messages` are those of it, encoded and joined by commas."""
-    parts = [msgspec.json.encode(options)[:-1]]
+    parts = [msgspec.json.encode(accepted(options, request))[:-1]]
     if request.tools:
         parts += [b',"tools":', encode_tools(request.tools)]
     if request.system:

@@ -32,6 +32,7 @@ class ModelRequest:
         tools: what may be called.
         max_output_tokens: that the agent wants; None: as many as there is room for.
         room_tokens: what the model's window has left for the reply; None: unknown.
+        without: parameters that its provider refused, by their names there; see `mending.accepted`.
         fetch: gives the bytes of an `ImageBlock.object`, see `load_images`.
         session: whose conversation it is: a name that stays the same, for caches of the provider.
         kept: what a back end wants to keep of this conversation until its next request, under a name of its
@@ -46,6 +47,7 @@ class ModelRequest:
     temperature: float | None = None
     max_output_tokens: int | None = None
     room_tokens: int | None = None
+    without: frozenset[str] = frozenset()
     fetch: FetchObject = _no_objects
     session: str = ""
     kept: dict[str, object] = field(default_factory=dict)

@@ -28,7 +28,9 @@ from fairlead_agent.models.interface import (
     ThinkingPiece,
     ToolCallPiece,
 )
-from fairlead_agent.models.provider_errors import MAX_TEXT_CHARS, provider_error, retry_after_s
+from fairlead_agent.models.mending import accepted
+from fairlead_agent.models.provider_errors import MAX_TEXT_CHARS, provider_error
+from fairlead_agent.models.retry_times import retry_after_s
 from fairlead_agent.models.table import ModelFacts
 from fairlead_agent.models.thinking import budget, effort, misses_thoughts
 from fairlead_common.config.models import PROVIDER_HOSTS
@@ -141,7 +143,7 @@ class LiteLLM:
         if request.thinking != "off":
             _think(litellm, request, options)
         try:
-            response = await litellm.acompletion(**options)
+            response = await litellm.acompletion(**accepted(options, request))
             async for pieces in _pieces(litellm, request.model, response, silence_s):
                 yield pieces
         except ModelError:

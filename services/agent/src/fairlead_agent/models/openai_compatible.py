@@ -27,6 +27,7 @@ from fairlead_agent.models.interface import (
     ThinkingPiece,
     ToolCallPiece,
 )
+from fairlead_agent.models.mending import accepted
 from fairlead_agent.models.provider_errors import provider_error
 from fairlead_agent.models.provider_http import DONE, ProviderHttp, error_told, refusal, take_end
 from fairlead_agent.models.table import ModelFacts, facts_of
@@ -231,7 +232,7 @@ def body(
     if dialect.cache_key and request.session:
         options["prompt_cache_key"] = request.session[:MAX_CACHE_KEY_CHARS]
     options |= _thinking(request, dialect, facts)
-    parts = [msgspec.json.encode(options)[:-1], b',"messages":[', messages, b"]"]
+    parts = [msgspec.json.encode(accepted(options, request))[:-1], b',"messages":[', messages, b"]"]
     if request.tools:
         parts += [b',"tools":', encode_tools(request.tools)]
     return b"".join([*parts, b"}"])

@@ -10,7 +10,8 @@ import aiohttp
 import msgspec
 
 from fairlead_agent.models.interface import ModelError
-from fairlead_agent.models.provider_errors import provider_error, retry_after_s
+from fairlead_agent.models.provider_errors import provider_error
+from fairlead_agent.models.retry_times import retry_after_s, told_wait_s
 
 CONNECT_WITHIN_S: Final = 15.0
 DONE: Final = b"[DONE]"
@@ -136,14 +137,15 @@ def refusal(
     headers: Mapping[str, str] | None = None,
 ) -> ModelError:
     """The error to raise for an answer with this status and body."""
-    text, code = raw.decode("utf-8", "replace").strip(), ""
+    shown, wait_s = raw.decode("utf-8", "replace").strip(), retry_after_s(headers or {})
+    text, code = shown, ""
     with contextlib.suppress(msgspec.DecodeError):
         text, code, _ = error_told(msgspec.json.decode(raw))
     return provider_error(
         f"HTTP {status} from {host}: {text or reason}",
         status=status,
         code=code,
-        retry_after_s=retry_after_s(headers or {}),
+        retry_after_s=told_wait_s(shown) if wait_s is None else wait_s,
     )
 
 

@@ -10,6 +10,7 @@ import structlog
 from fairlead_agent.models import anthropic, litellm_backend, openai_compatible, responses
 from fairlead_agent.models.facts import known_facts
 from fairlead_agent.models.interface import BackEndSetup, ModelBackend
+from fairlead_agent.models.mending import Mending
 from fairlead_agent.models.table import ModelFacts
 from fairlead_agent.models.window import Window, window_of
 from fairlead_common.config import AgentConfig, parse_model
@@ -44,6 +45,7 @@ class Registry:
     def __init__(self, config: LiveConfig, environ: Mapping[str, str] | None = None) -> None:
         self._config = config
         self._environ = os.environ if environ is None else environ
+        self.mending = Mending()
         self._made: dict[str, tuple[ProviderConfig | None, str, ModelBackend]] = {}
 
     def resolve(self, name: str) -> tuple[ModelBackend, str]:

@@ -18,6 +18,7 @@ from fairlead_agent.models.interface import (
     ThinkingPiece,
     ToolCallPiece,
 )
+from fairlead_agent.models.mending import accepted
 from fairlead_agent.models.provider_errors import provider_error
 from fairlead_agent.models.provider_http import ProviderHttp, error_told, take_end
 from fairlead_agent.models.responses_format import encode_messages, encode_tools
@@ -133,7 +134,7 @@ def body(request: ModelRequest, facts: ModelFacts, messages: bytes) -> bytes:
         options["reasoning"] = {"effort": asked, "summary": "auto"}
     elif request.temperature is not None and not facts.thinking:  # models that think refuse it
         options["temperature"] = request.temperature
-    parts = [msgspec.json.encode(options)[:-1], b',"input":[', messages, b"]"]
+    parts = [msgspec.json.encode(accepted(options, request))[:-1], b',"input":[', messages, b"]"]
     if request.tools:
         parts += [b',"tools":', encode_tools(request.tools)]
     return b"".join([*parts, b"}"])

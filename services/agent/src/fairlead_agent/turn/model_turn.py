@@ -8,6 +8,7 @@ import structlog
 
 from fairlead_agent.models.families import family
 from fairlead_agent.models.interface import ModelError, ModelRequest
+from fairlead_agent.models.mending import MAX_MENDS, mended
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.models.window import Window
 from fairlead_agent.session.owner import Owner
@@ -78,7 +79,7 @@ class ModelTurn:
         for attempt in range(self._config.current.models.retries + 1):
             reply = StreamedReply(new_id(), request[1], request[2])
             try:
-                await self._read(model_name, request[0], reply)
+                await self._read_mended(model_name, request[0], reply)
             except ModelError as error:
                 if error.kind != "retryable" or attempt >= self._config.current.models.retries:
                     is_long = error.kind == "overflow"
@@ -192,6 +193,25 @@ class ModelTurn:
                 "takes more."
             )
         raise ModelError("overflow", text)
+
+    async def _read_mended(self, model_name: str, request: ModelRequest, reply: StreamedReply) -> None:
+        """Read the reply to the request, or to one that goes without what the model refused of it.
+
+        Raises:
+            ModelError: the model does not answer that either.
+        """
+        mends = self._registry.mending.of(model_name)
+        for left in reversed(range(MAX_MENDS + 1)):
+            try:
+                await self._read(model_name, mended(request, mends), reply)
+            except ModelError as error:
+                learnt = self._registry.mending.learnt(model_name, request, mends, error)
+                if learnt is None or not left or reply.first_piece_ms is not None or self._interrupted:
+                    raise
+                log.info("request_mended", model=model_name, error=str(error)[:300])
+                mends = learnt
+            else:
+                return
 
     async def _read(self, model_name: str, request: ModelRequest, reply: StreamedReply) -> None:
         model, _ = self._registry.resolve(model_name)
