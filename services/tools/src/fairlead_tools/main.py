@@ -101,6 +101,7 @@ async def _sandboxes(
         tasks,
         lambda: settings.current.sandboxes.docker,
         lambda variant: expected_places(settings.current, variant, workspaces.shared),
+        is_used=lambda: any(agent.sandbox.kind == "docker" for agent in settings.current.agents.values()),
     )
     await docker.begin()
     others, problems = extension_kinds(settings.current.tools.sandboxes, config.state, home, tasks)

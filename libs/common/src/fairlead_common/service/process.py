@@ -27,6 +27,7 @@ from fairlead_common.errors import (
 from fairlead_common.service.liveness_file import keep_liveness_file, remove_liveness_file
 from fairlead_common.service.log_formats import announced
 from fairlead_common.service.logs import configure_logs
+from fairlead_common.service.memory import settle_memory
 from fairlead_common.service.privacy import hide_memory, keep_files_private
 
 log = structlog.get_logger()
@@ -91,6 +92,7 @@ async def _serve(name: str, setup: Setup, metadata: dict[str, str], inbox: Calla
         await wait_until_provisioned(bus, name)
         micro = await register(bus, name, metadata)
         parts = await setup(bus)
+        settle_memory()
         await _run_parts(name, micro.id, parts, bus, stop)
         await micro.stop()
     finally:

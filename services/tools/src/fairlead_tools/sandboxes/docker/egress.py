@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from docker.types import LogConfig, Mount
 
 from fairlead_common.config import DockerConfig
 from fairlead_tools.egress.allow import is_entry
@@ -124,8 +123,8 @@ class Egress:
         program, listed, sock = f"{_INSIDE}/egress.pyz", f"{_INSIDE}/list", f"{_INSIDE}/socket"
         host: dict[str, Any] = {
             "mounts": [
-                _read_only(str(await self._paths.of(archive)), program),
-                _read_only(str(await self._paths.of(self._folder / "list")), listed),
+                bind(str(await self._paths.of(archive)), program),
+                bind(str(await self._paths.of(self._folder / "list")), listed),
             ],
             "binds": [f"{await self._paths.of(self.socket_folder)}:{sock}:rw"],
             "network_mode": "bridge",
@@ -139,7 +138,7 @@ class Egress:
             "init": True,
             "ipc_mode": "none",
             "restart_policy": {"Name": "no"},
-            "log_config": LogConfig(type="local", config={"max-size": "10m", "max-file": "3"}),
+            "log_config": {"type": "local", "config": {"max-size": "10m", "max-file": "3"}},
         }
         return await self._engine.create(
             self._name,
@@ -156,5 +155,6 @@ class Egress:
         )
 
 
-def _read_only(source: str, target: str) -> Mount:
-    return Mount(target, source, type="bind", read_only=True)
+def bind(source: str, target: str, *, read_only: bool = True) -> dict[str, object]:
+    """A file or folder of the engine's host, as its API wants mounts described."""
+    return {"Target": target, "Source": source, "Type": "bind", "ReadOnly": read_only}

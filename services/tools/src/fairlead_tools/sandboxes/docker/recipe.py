@@ -6,7 +6,6 @@ import re
 from typing import Any, NamedTuple
 
 import msgspec
-from docker.types import LogConfig, Mount, Ulimit
 
 from fairlead_common.config import DockerConfig
 from fairlead_common.config.sandbox_kinds import BOX_WORKSPACE
@@ -14,7 +13,7 @@ from fairlead_common.protocol.messages import WorkspaceAccess
 from fairlead_tools.runner.confinement.sandbox_check import EXPECTED
 from fairlead_tools.runner.forward import VARIABLE
 from fairlead_tools.runner.process.environment import GIVEN_PREFIX
-from fairlead_tools.sandboxes.docker.egress import SOCKET
+from fairlead_tools.sandboxes.docker.egress import SOCKET, bind
 from fairlead_tools.sandboxes.docker.engine import Inspected
 from fairlead_tools.sandboxes.docker.owner import FileOwner
 
@@ -90,32 +89,29 @@ def host_config(
         "memswap_limit": f"{settings.memory_mb}m",
         "nano_cpus": int(settings.cpus * 1e9),
         "ulimits": [
-            Ulimit(name="nofile", soft=settings.nofile, hard=settings.nofile),
-            Ulimit(name="core", soft=0, hard=0),
+            {"name": "nofile", "soft": settings.nofile, "hard": settings.nofile},
+            {"name": "core", "soft": 0, "hard": 0},
         ],
         "init": True,
         "ipc_mode": "private",
         "shm_size": f"{max(1, min(SHM_MB, settings.memory_mb // 4))}m",
         "oom_score_adj": 300,
         "restart_policy": {"Name": "no"},
-        "log_config": LogConfig(
-            type="local", config={"max-size": "1m", "max-file": "1", "compress": "false"}
-        ),
+        "log_config": {
+            "type": "local",
+            "config": {"max-size": "1m", "max-file": "1", "compress": "false"},
+        },
         "runtime": settings.runtime or None,
     }
 
 
-def _mounts(sources: Sources, access: WorkspaceAccess) -> list[Mount]:
-    mounts = [_bind(sources.archive, RUNNER, read_only=True)]
+def _mounts(sources: Sources, access: WorkspaceAccess) -> list[dict[str, object]]:
+    mounts = [bind(sources.archive, RUNNER)]
     if sources.workspace is not None:
-        mounts.append(_bind(sources.workspace, BOX_WORKSPACE, read_only=access == "ro"))
+        mounts.append(bind(sources.workspace, BOX_WORKSPACE, read_only=access == "ro"))
     if sources.egress is not None:
-        mounts.append(_bind(sources.egress, EGRESS, read_only=True))
+        mounts.append(bind(sources.egress, EGRESS))
     return mounts
-
-
-def _bind(source: str, target: str, *, read_only: bool) -> Mount:
-    return Mount(target, source, type="bind", read_only=read_only)
 
 
 def container_config(

@@ -54,6 +54,7 @@ class DockerSandbox:
         own: Fairlead's own folder, where workspaces of root's may be handed over.
         settings: those of now.
         expected: places like those that sessions will want, given the variant; for spares.
+        is_used: whether sessions may want containers at all; what makes them is loaded in time then.
     """
 
     name: SandboxKind = "docker"
@@ -67,12 +68,14 @@ class DockerSandbox:
         settings: Callable[[], DockerConfig],
         expected: Callable[[str], list[Place]] = lambda _: [],
         engine: Engine | None = None,
+        is_used: Callable[[], bool] = lambda: False,
     ) -> None:
         self._identity = identity
         self._own = own
         self._state = state
         self._tasks = tasks
         self._settings = settings
+        self._is_used = is_used
         self._engine = engine or Engine()
         self._journals = Journals(state)
         self._paths = HostPaths(self._engine)
@@ -123,6 +126,8 @@ class DockerSandbox:
         while not stop.is_set():
             await asyncio.to_thread(self._probe)
             if not self._problem:
+                if self._is_used():
+                    await asyncio.to_thread(self._engine.prepare)
                 await self._attempt("egress", self._keep_egress())
                 if time.monotonic() >= reap_at:
                     reap_at = time.monotonic() + REAP_S
