@@ -4,9 +4,9 @@ import pytest
 
 from fairlead_common.bus import Bus, retry
 from fairlead_common.bus.settings import BusSettings
-from fairlead_common.bus.streams import STREAMS
 from fairlead_common.errors import BusUnavailableError
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.streams import STREAMS
 from tests.support.nats_server import NatsServer
 
 

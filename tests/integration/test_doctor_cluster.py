@@ -11,9 +11,10 @@ import pytest
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.settings import BusSettings
-from fairlead_common.bus.streams import STREAMS, provision
+from fairlead_common.bus.streams import provision
 from fairlead_common.installation.home import Home
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.streams import STREAMS
 from fairlead_node.doctor import cluster, nats, streams
 from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding

@@ -18,9 +18,10 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.dead_letters import dead_letter
 from fairlead_common.bus.settings import BusSettings
-from fairlead_common.bus.streams import STREAMS, provision
+from fairlead_common.bus.streams import provision
 from fairlead_common.installation.home import Home
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.streams import STREAMS
 from fairlead_common.received import Delivery
 from fairlead_node.doctor import nats, nats_facts, services, streams, work
 from fairlead_node.doctor.context import DoctorContext

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fairlead_common.bus import streams
 from fairlead_common.bus.stream_reader import LOSSY_STREAMS
-from fairlead_common.bus.streams import STREAMS, weaknesses
+from fairlead_common.bus.streams import weaknesses
+from fairlead_common.protocol.streams import STREAMS
 
 SESSIONS = STREAMS[0]
 
@@ -36,5 +36,5 @@ def test_more_room_and_more_replicas_are_no_weakness() -> None:
 
 
 def test_what_may_be_lost_is_what_is_stored_lazily() -> None:
-    lazily = {each["name"] for each in streams.STREAMS if each.get("persist_mode") == "async"}
+    lazily = {each["name"] for each in STREAMS if each.get("persist_mode") == "async"}
     assert lazily == LOSSY_STREAMS

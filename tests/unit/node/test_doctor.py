@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from fairlead_common.bus.streams import STREAMS
 from fairlead_common.installation.home import Home
+from fairlead_common.protocol.streams import STREAMS
 from fairlead_node.doctor import (
     cluster,
     docker,

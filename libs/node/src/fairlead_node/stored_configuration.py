@@ -118,29 +118,3 @@ def check_new(content: dict[str, object], stored: StoredConfiguration) -> None:
                 raise InvalidInputError(field, problem)
     except InvalidInputError as error:
         raise CommandError(str(error), USAGE) from error
-
-
-def check_overrides(overrides: dict[str, object]) -> None:
-    """Nothing. A model may be one of a provider that is stored: that is looked at once the store can be read.
-
-    Raises:
-        CommandError: a key is unknown or a value does not fit; exit status 2.
-    """
-    try:
-        config = parse_config({}, overrides, check_models=False)
-        for field, problem in model_problems(config, has_all_providers=False).items():
-            raise InvalidInputError(field, problem)
-    except InvalidInputError as error:
-        raise CommandError(str(error), USAGE) from error
-
-
-def check(content: dict[str, object], overrides: dict[str, object] | None = None) -> Config:
-    """The effective configuration.
-
-    Raises:
-        CommandError: a key is unknown or a value does not fit; exit status 2.
-    """
-    try:
-        return parse_config(content, overrides or {})
-    except InvalidInputError as error:
-        raise CommandError(str(error), USAGE) from error

@@ -15,9 +15,12 @@ import time
 from pathlib import Path
 from typing import Final
 
+# isort: split
+from fairlead_common.bus import Bus  # first: it imports structlog without what this process has no use for
+
+# isort: split
 import structlog
 
-from fairlead_common.bus import Bus
 from fairlead_common.bus.provisioner import for_host
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import AccessRefusedError, BusUnavailableError, FairleadError

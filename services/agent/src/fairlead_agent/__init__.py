@@ -1,5 +1,5 @@
 """Sessions and the agent loop: context, models, permissions, tool calls."""
 
-from fairlead_common.service.import_guard import import_lean
+from fairlead_common.import_guard import import_lean
 
 import_lean()

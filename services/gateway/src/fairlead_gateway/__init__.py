@@ -1,6 +1,6 @@
 """The HTTP entry point: REST, server-sent events, the OpenAI-compatible API, authentication."""
 
-from fairlead_common.service.import_guard import import_lean, import_without
+from fairlead_common.import_guard import import_lean, import_without
 
 import_lean()
 import_without("uvicorn", "watchfiles")

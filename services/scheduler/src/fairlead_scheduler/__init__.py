@@ -1,5 +1,5 @@
 """Jobs, heartbeats and wake-ups."""
 
-from fairlead_common.service.import_guard import import_lean
+from fairlead_common.import_guard import import_lean
 
 import_lean()

@@ -1,5 +1,5 @@
 """Executors: claims, workspaces, the runner and the built-in tools."""
 
-from fairlead_common.service.import_guard import import_lean
+from fairlead_common.import_guard import import_lean
 
 import_lean()

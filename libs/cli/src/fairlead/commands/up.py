@@ -68,10 +68,7 @@ def up(
     if model.binding:
         overrides.setdefault("models.default", model.name)
     if overrides:
-        # Late: this loads the bus, which takes half a second.
-        from fairlead_node.stored_configuration import check_overrides
-
-        check_overrides(overrides)
+        _check(overrides)
     console = console_of_this_terminal(dict(os.environ))
     home.prepare()
     lock = UpLock(home)
@@ -102,6 +99,22 @@ def up(
         lock.release()
     if status:
         raise SystemExit(status)
+
+
+def _check(overrides: dict[str, object]) -> None:
+    """A model may be one of a provider that is stored: that is looked at once the store can be read.
+
+    Raises:
+        CommandError: a key is unknown or a value does not fit; exit status 2.
+    """
+    from fairlead_common.config import model_problems, parse_config  # late: most starts override nothing
+
+    try:
+        config = parse_config({}, overrides, check_models=False)
+        for field, problem in model_problems(config, has_all_providers=False).items():
+            raise InvalidInputError(field, problem)
+    except InvalidInputError as error:
+        raise CommandError(str(error), USAGE) from error
 
 
 def _host() -> str:

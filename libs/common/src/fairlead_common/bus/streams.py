@@ -1,4 +1,4 @@
-"""The streams and buckets of Fairlead, made when missing and refused when weaker than needed."""
+"""The streams and buckets, made when missing and refused when weaker than needed."""
 
 from typing import Final
 
@@ -8,6 +8,7 @@ from fairlead_common.bus.bus import Bus
 from fairlead_common.bus.jetstream_api import NO_CONSUMER, NO_STREAM, JetStreamError
 from fairlead_common.errors import BusUnavailableError, UnsafeConfigurationError
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.streams import LOSSY, STREAMS, StreamConfigFields, subjects_of
 
 log = structlog.get_logger()
 
@@ -19,114 +20,9 @@ HOOKS_WAIT_S: Final = 120.0  # longer than hooks may take, which are asked side 
 TOOLS_WAIT_S: Final = 6.0  # a request that a dead executor held is delivered again after so much silence
 
 _SECOND: Final = 1_000_000_000
-_DAY: Final = 86_400 * _SECOND
 
 _NO_CLUSTER: Final = 10074
 _NO_PEERS: Final = 10005
-
-StreamConfigFields = dict[str, object]
-
-
-def _stream(name: str, subjects: list[str], **more: object) -> StreamConfigFields:
-    return {
-        "name": name,
-        "subjects": subjects,
-        "retention": "limits",
-        "storage": "file",
-        "discard": "new",
-        "max_age": 0,
-        "max_msgs": -1,
-        "max_bytes": -1,
-        "max_consumers": -1,
-        "allow_direct": True,
-        "duplicate_window": 120 * _SECOND,
-        **more,
-    }
-
-
-# What may be lost with the server's page cache, and is written often: no fsync for each message. Memory
-# streams are no choice for it: a server that restarts has forgotten that they exist.
-_LOSSY: Final = "async"
-
-
-def _bucket(
-    name: str, *, persist_mode: str = "default", republish: bool = False, history: int = 1
-) -> StreamConfigFields:
-    more: StreamConfigFields = {"persist_mode": persist_mode}
-    if republish:
-        more["republish"] = {"src": f"$KV.{name}.>", "dest": f"fairlead.kv.{name}.>"}
-    return _stream(
-        s.kv_stream(name),
-        [f"$KV.{name}.>"],
-        max_msgs_per_subject=history,
-        allow_rollup_hdrs=True,
-        allow_msg_ttl=True,
-        deny_delete=True,
-        **more,
-    )
-
-
-STREAMS: Final[list[StreamConfigFields]] = [
-    _stream(
-        s.SESSIONS,
-        ["fairlead.session.*.in.>", "fairlead.session.*.log", s.PROMPT_PUBLIC],
-        subject_transform={"src": s.PROMPT_PUBLIC, "dest": "fairlead.session.{{wildcard(1)}}.in.prompt"},
-        republish={"src": "fairlead.session.*.>", "dest": "fairlead.live.{{wildcard(1)}}.>"},
-        allow_atomic=True,
-    ),
-    # The server refuses schedules on a stream that discards new messages, so timers have their own;
-    # it has no limit, so it discards nothing.
-    _stream(
-        s.TIMERS,
-        ["fairlead.timer.>"],
-        discard="old",
-        allow_msg_ttl=True,
-        allow_msg_schedules=True,
-        allow_rollup_hdrs=True,
-    ),
-    _stream(
-        s.TOOLS,
-        ["fairlead.tool.*.*.request", "fairlead.tool.*.*.claim", "fairlead.tool.*.*.part.*.*"],
-        max_age=14 * _DAY,
-    ),
-    # Written once: executors could otherwise replace what they stored, and what others did.
-    _stream(s.OUTPUTS, ["fairlead.output.*.*.*"], max_msgs_per_subject=1, discard_new_per_subject=True),
-    _stream(
-        s.EVENTS,
-        ["fairlead.event.*"],
-        persist_mode=_LOSSY,
-        discard="old",
-        max_age=600 * _SECOND,
-        max_bytes=64 << 20,
-        republish={"src": "fairlead.event.*", "dest": "fairlead.live.{{wildcard(1)}}.event"},
-    ),
-    _stream(s.SLOTS, ["fairlead.cron.*.*"], max_age=120 * _DAY),
-    _stream(s.DEAD, ["fairlead.dead.*"], max_age=90 * _DAY),
-    _bucket(s.BUCKET_SESSIONS, republish=True),
-    _bucket(s.BUCKET_LEASES, persist_mode=_LOSSY),
-    _bucket(s.BUCKET_EXECUTORS, persist_mode=_LOSSY, republish=True),
-    _bucket(s.BUCKET_WORKSPACES),
-    _bucket(s.BUCKET_CONFIG, republish=True, history=64),
-    _bucket(s.BUCKET_CREDENTIALS),
-    _bucket(s.BUCKET_JOBS, republish=True),
-    _bucket(s.BUCKET_RUNS),
-    {
-        **_stream(s.OBJECTS_STREAM, [f"$O.{s.OBJECTS}.C.>", f"$O.{s.OBJECTS}.M.>"]),
-        "allow_rollup_hdrs": True,
-    },
-]
-
-
-def subjects_of(config: StreamConfigFields) -> list[str]:
-    """The subjects that a stream takes."""
-    return _texts(config.get("subjects"))
-
-
-def republished_to(config: StreamConfigFields) -> str:
-    """Where what a stream stores is told again, with `{{...}}` for words of the subject; empty: nowhere."""
-    told = config.get("republish")
-    return str(told["dest"]) if isinstance(told, dict) else ""
-
 
 # A difference in one of these could lose data or let two act where one may.
 _EXACT: Final = ("retention", "storage", "allow_direct", "republish", "subject_transform")
@@ -258,7 +154,7 @@ async def _raise_replicas(
 ) -> StreamConfigFields:
     """The lazy mode of a stream cannot be changed, but what it holds may be lost: it is made again."""
     name = str(wanted["name"])
-    if actual.get("persist_mode") == _LOSSY:
+    if actual.get("persist_mode") == LOSSY:
         await bus.api(f"STREAM.DELETE.{name}", timeout_s=15.0)
         return await _create(bus, wanted)
     raised = {**actual, "num_replicas": wanted["num_replicas"]}
@@ -325,10 +221,6 @@ def weaknesses(wanted: StreamConfigFields, actual: StreamConfigFields) -> list[s
     if _has_too_few(wanted, actual):
         problems.append(f"num_replicas is {actual.get('num_replicas')}, must be {wanted['num_replicas']}")
     return problems
-
-
-def _texts(value: object) -> list[str]:
-    return [str(item) for item in value] if isinstance(value, list) else []
 
 
 async def ensure_consumer(

@@ -9,10 +9,11 @@ from typing import Final
 from fairlead_common.bus import Bus
 from fairlead_common.bus.jetstream_api import JetStreamError
 from fairlead_common.bus.requests import discover
-from fairlead_common.bus.streams import STREAMS, UNFINISHED, StreamConfigFields, subjects_of, weaknesses
+from fairlead_common.bus.streams import UNFINISHED, weaknesses
 from fairlead_common.errors import NotFoundError
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.streams import STREAMS, StreamConfigFields, subjects_of
 from fairlead_node.backup.archive import Backup
 from fairlead_node.backup.create import Tell
 from fairlead_node.backup.manifest import Manifest, StreamPart

@@ -17,10 +17,11 @@ import msgspec
 from fairlead_common.bus import Bus
 from fairlead_common.bus.jetstream_api import NO_STREAM, JetStreamError
 from fairlead_common.bus.settings import settings_from_environment
-from fairlead_common.bus.streams import STREAMS, consumer_info, consumer_names
+from fairlead_common.bus.streams import consumer_info, consumer_names
 from fairlead_common.errors import BusUnavailableError, FairleadError, ForbiddenError, NotFoundError
 from fairlead_common.installation.nats_access import NatsAccess
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.streams import STREAMS
 from fairlead_common.received import Delivery, Record
 from fairlead_common.service.config_revisions import in_effect, problem_of, revisions
 from fairlead_common.service.logs import configure_logs

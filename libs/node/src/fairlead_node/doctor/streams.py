@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.settings import settings_from_environment
-from fairlead_common.bus.streams import STREAMS, provision, weaknesses
+from fairlead_common.bus.streams import provision, weaknesses
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.streams import STREAMS
 from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, Repair, ok, problem, skipped, warning
 from fairlead_node.doctor.nats_facts import SHARED, NatsFacts

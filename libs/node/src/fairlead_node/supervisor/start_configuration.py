@@ -1,11 +1,22 @@
-"""What a start has to know of the stored configuration before it starts the services."""
+"""What a start has to know of the stored configuration before it starts the services.
 
+A process of its own reads it: what it takes to speak with NATS would double the memory of the supervisor,
+which lives as long as the platform.
+"""
+
+import asyncio
+import contextlib
+import json
+import sys
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.home import Home
 from fairlead_common.installation.nats_access import NatsAccess
+from fairlead_node.supervisor.child import die_with_parent
 
+TIMEOUT_S: Final = 20.0
 _STORED: Final = "jetstream/*/streams/KV_config"  # below the folder of the embedded server
 
 
@@ -16,11 +27,13 @@ class StartConfiguration(NamedTuple):
         default_model: that is stored; empty: none.
         variables: names of environment variables that hold keys of model providers.
         problem: why this start cannot be as it was asked for; empty: it can.
+        warning: of agents that run everything unasked and without a sandbox; empty: there are none.
     """
 
     default_model: str = ""
     variables: frozenset[str] = frozenset()
     problem: str = ""
+    warning: str = ""
 
 
 def is_stored(home: Home) -> bool:
@@ -32,17 +45,42 @@ async def read(access: NatsAccess, overrides: Mapping[str, object]) -> StartConf
     """The stored configuration, as this start needs it. One that cannot be used is told by the services.
 
     Raises:
-        CommandError: NATS does not answer.
+        CommandError: NATS does not answer, or not within 20 s.
     """
-    # Late: this loads the bus.
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", __name__),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,  # as all that the supervisor starts: Ctrl-C is for it alone
+        preexec_fn=die_with_parent(),
+    )
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            out, errors = await process.communicate(json.dumps([access, dict(overrides)]).encode())
+    except TimeoutError as error:
+        raise CommandError(f"no answer within {TIMEOUT_S:.0f} s") from error
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+    if process.returncode:
+        last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise CommandError(last or f"its reader ended with status {process.returncode}")
+    model, variables, problem, warning = json.loads(out)
+    return StartConfiguration(model, frozenset(variables), problem, warning)
+
+
+async def _read(access: NatsAccess, overrides: dict[str, object]) -> StartConfiguration:
     from fairlead_common.config import model_problems
     from fairlead_common.errors import InvalidInputError
     from fairlead_common.service.config_revisions import stored_config
+    from fairlead_node.agents.unconfined import start_warning
     from fairlead_node.stored_configuration import stored_document
 
     content = (await stored_document(access)).used.content
     try:
-        stored, config = stored_config(content, {}), stored_config(content, dict(overrides))
+        stored, config = stored_config(content, {}), stored_config(content, overrides)
     except InvalidInputError:
         return StartConfiguration()
     keys = (provider.api_key.from_env for provider in config.models.providers.values())
@@ -50,4 +88,23 @@ async def read(access: NatsAccess, overrides: Mapping[str, object]) -> StartConf
     new = [f"{field}: {why}" for field, why in model_problems(config).items() if before.get(field) != why]
     models = content.get("models")
     default = models.get("default") if isinstance(models, dict) else None
-    return StartConfiguration(str(default or ""), frozenset(filter(None, keys)), new[0] if new else "")
+    return StartConfiguration(
+        str(default or ""),
+        frozenset(filter(None, keys)),
+        new[0] if new else "",
+        start_warning(content, overrides),
+    )
+
+
+def main() -> None:
+    """Answer the question on the standard input; exit status 1, with the reason, if that is impossible."""
+    access, overrides = json.load(sys.stdin)
+    try:
+        found = asyncio.run(_read(NatsAccess(*access), overrides))
+    except CommandError as error:
+        sys.exit(str(error))
+    json.dump([found.default_model, sorted(found.variables), found.problem, found.warning], sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

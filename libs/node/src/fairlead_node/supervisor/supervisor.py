@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from typing import Final
 
 from fairlead_common.installation.errors import CONFIG, FAILED, OK, CommandError
@@ -71,6 +72,7 @@ class Supervisor:
         self._hurry = asyncio.Event()
         self._refused: str | None = None
         self._stored_model = ""
+        self._warning = ""
         self._services: list[SupervisedProcess] = []
         self._server: SupervisedProcess | None = None
         self._listeners: list[SupervisedProcess] = []
@@ -104,7 +106,7 @@ class Supervisor:
                 tasks.create_task(self._keep(child, self._stop_services), name=child.name)
                 for child in self._services
             ]
-            ready = tasks.create_task(self._tell_when_ready(access), name="ready")
+            ready = tasks.create_task(self._tell_when_ready(), name="ready")
             await self._stop_services.wait()
             ready.cancel()
             await self._drain(running)
@@ -187,6 +189,7 @@ class Supervisor:
             self._console.say(f"the stored configuration cannot be read: {error}")
             return
         self._stored_model, self._refused = found.default_model, found.problem or None
+        self._warning = found.warning
         self._plan = plan._replace(for_agent=found.variables)
 
     def _choose_model(self) -> None:
@@ -202,16 +205,6 @@ class Supervisor:
         if model.name != DEMO:  # which is the default anyway
             overrides = {"models.default": model.name, **self._plan.overrides}
             self._plan = self._plan._replace(overrides=overrides)
-
-    async def _warn_of_agents(self, access: NatsAccess) -> None:
-        # Late: this loads the bus, which takes half a second.
-        from fairlead_node.agents.unconfined import start_warning
-        from fairlead_node.stored_configuration import stored_document
-
-        with contextlib.suppress(CommandError):  # the services say so
-            stored = (await stored_document(access)).used.content
-            if text := start_warning(stored, self._plan.overrides):
-                self._console.say(text)
 
     def _make_services(self, access: NatsAccess) -> list[SupervisedProcess]:
         children = []
@@ -311,7 +304,7 @@ class Supervisor:
                 async with asyncio.timeout(LOOK_EVERY_S):
                     await self._stop_server.wait()
 
-    async def _tell_when_ready(self, access: NatsAccess) -> None:
+    async def _tell_when_ready(self) -> None:
         if not self._plan.port:  # no gateway here
             return
         next_news = time.monotonic() + UNREADY_NEWS_S
@@ -319,7 +312,8 @@ class Supervisor:
             status, text = await _get_ready(self._plan.port)
             if status == 200:
                 self._announce(time.monotonic() - self._began)
-                await self._warn_of_agents(access)
+                if self._warning:
+                    self._console.say(self._warning)
                 return
             if time.monotonic() >= next_news:
                 what = text or "the gateway does not answer"
@@ -368,10 +362,10 @@ class Supervisor:
 
 
 def _exists(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
+    """Whether a module of a package is installed; neither is imported."""
+    package = importlib.util.find_spec(module.partition(".")[0])
+    folders = package.submodule_search_locations if package else None
+    return bool(folders and PathFinder.find_spec(module, folders))
 
 
 def _host() -> str:

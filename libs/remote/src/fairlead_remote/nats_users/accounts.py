@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from fairlead_common.bus import streams
 from fairlead_common.permissions import rights
 from fairlead_common.permissions.rights import Rights
+from fairlead_common.protocol import streams
 from fairlead_remote.nats_users.patterns import covers, overlap, overlaps
 
 STREAMS: Final = "FAIRLEAD"  # the account of the streams, and of their owner
