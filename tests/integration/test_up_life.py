@@ -245,6 +245,29 @@ def test_another_nats_server_is_used_and_left_alone(tmp_path: Path, nats_server:
         assert nats_server.process.poll() is None
 
 
+def test_a_quiet_platform_holds_nothing_that_it_may_never_use(tmp_path: Path) -> None:
+    """Python tells every import. The warning is the last that a start does."""
+    sets, told = ["agents.main.mode=allow-all"], {"PYTHONPROFILEIMPORTTIME": "1"}
+    with FairleadUp(tmp_path / "home", sets=sets, environ=told) as up:
+        up.wait_printed("warning: agent main", 60.0)
+        supervisor = _imported(up.printed)
+        assert "asyncio" in supervisor
+        assert supervisor & {"nats", "structlog", "uvloop", "uvicorn", "fairlead_common.bus"} == set()
+        executor = _imported(up.home / "logs" / "tools.log")
+        assert "nats" in executor
+        assert executor & {"docker", "requests", "urllib3", "mcp", "httpx"} == set()
+        agent = _imported(up.home / "logs" / "agent.log")
+        assert "nats" in agent
+        assert agent & {"litellm", "openai", "pydantic"} == set()
+
+
+def _imported(log: Path) -> set[str]:
+    """The modules that a process tells of, and the packages that they are in."""
+    lines = log.read_text("utf-8", "replace").splitlines()
+    names = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+    return names | {name.partition(".")[0] for name in names}
+
+
 def test_a_start_without_sandbox_and_questions_is_warned_of(tmp_path: Path, up: FairleadUp) -> None:
     with FairleadUp(tmp_path / "home", sets=["agents.main.mode=allow-all"]) as unasked:
         unasked.wait_printed("warning: agent main: mode allow-all without a sandbox (local)", 30.0)

@@ -1,11 +1,14 @@
 """Parts of the docker sandbox that need no engine: journals and their places, owners, streams, variants."""
 
 import asyncio
+import contextlib
 import os
 import socket
+import socketserver
 import struct
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -232,6 +235,71 @@ async def test_engine_that_refuses_is_told_with_its_words() -> None:
 )
 def test_engine_that_cannot_be_had_is_a_reason_and_no_exception(address: str, reason: str) -> None:
     assert reason in Engine(address).problem("image", "")
+
+
+class Answering(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """An engine with one answer to everything; `asked` are the request lines."""
+
+    daemon_threads = True
+
+    def __init__(self, path: Path, status: str, body: bytes) -> None:
+        self.asked: list[str] = []
+        self.answer = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+        super().__init__(str(path), _OneAnswer)
+
+
+class _OneAnswer(socketserver.StreamRequestHandler):
+    server: Answering
+
+    def handle(self) -> None:
+        self.server.asked.append(self.rfile.readline().decode().strip())
+        while self.rfile.readline().strip():
+            pass
+        self.wfile.write(self.server.answer)
+
+
+@contextlib.contextmanager
+def answering(folder: Path, status: str, body: bytes) -> Iterator[tuple[Engine, list[str]]]:
+    with Answering(folder / "engine", status, body) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield Engine(f"unix://{folder}/engine"), server.asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("status", "body", "problem"),
+    [
+        ("200 OK", b"{}", ""),
+        ("404 Not Found", b'{"message": "No such image"}', "the image a/b:1@sha256:c does not exist"),
+        ("403 Forbidden", b'{"message": "refused: a  b"}', "the Docker engine does not answer: refused: a b"),
+        ("500 Oops", b"[]", "the Docker engine does not answer: status 500"),
+        ("200 OK", b"<html>", "the Docker engine does not answer: "),
+    ],
+)
+def test_what_an_engine_answers_is_a_reason(tmp_path: Path, status: str, body: bytes, problem: str) -> None:
+    with answering(tmp_path, status, body) as (engine, asked):
+        found = engine.problem("a/b:1@sha256:c", "")
+        assert found.startswith(problem)
+        assert bool(found) == bool(problem)
+    assert asked == ["GET /images/a/b:1%40sha256:c/json HTTP/1.1"]
+
+
+@pytest.mark.process
+async def test_a_container_that_is_not_there_is_none_and_an_engine_that_fails_is_told(tmp_path: Path) -> None:
+    with answering(tmp_path, "404 Not Found", b'{"message": "No such container"}') as (engine, asked):
+        assert await engine.find("a b/c") is None
+        assert asked == ["GET /containers/a%20b%2Fc/json HTTP/1.1"]
+    (tmp_path / "engine").unlink()
+    failing = answering(tmp_path, "500 Oops", b'{"message": "no space left"}')
+    with failing as (engine, _), pytest.raises(ChannelLostError, match="the Docker engine: no space left"):
+        await engine.listed({"label": "x"})
+    with pytest.raises(ChannelLostError, match="does not answer"):
+        await engine.image("x")
 
 
 @pytest.mark.process

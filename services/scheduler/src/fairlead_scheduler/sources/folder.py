@@ -17,7 +17,6 @@ from pathlib import Path
 
 import msgspec
 import structlog
-from watchfiles import awatch
 
 from fairlead_common.cron.jobs import Document, Source
 from fairlead_common.cron.requests import AddJob, UpdateJob
@@ -85,6 +84,8 @@ class EventFolder:
         Raises:
             OSError: the system gives no watch, for want of descriptors or of watches.
         """
+        from watchfiles import awatch  # late: few have such a folder
+
         try:
             async for changes in awatch(
                 folder,
