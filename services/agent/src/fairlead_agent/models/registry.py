@@ -7,7 +7,6 @@ from typing import Final, Protocol, runtime_checkable
 
 import structlog
 
-from fairlead_agent.models import anthropic, litellm_backend, openai_compatible, responses
 from fairlead_agent.models.facts import known_facts
 from fairlead_agent.models.interface import BackEndSetup, ModelBackend
 from fairlead_agent.models.mending import Mending
@@ -118,8 +117,11 @@ class Registry:
         def facts(model: str) -> ModelFacts:
             return self.facts(f"{name}/{model}")
 
+        # Late: they bring aiohttp, 8 MB, which an agent with the demo model never needs.
         match provider.kind:
             case "openai":
+                from fairlead_agent.models import openai_compatible
+
                 return openai_compatible.OpenAICompatible(
                     url or OPENAI_URL,
                     api_key,
@@ -130,14 +132,20 @@ class Registry:
                     facts=facts,
                 )
             case "responses":
+                from fairlead_agent.models import responses
+
                 return responses.Responses(
                     url or OPENAI_URL, api_key, silence_s=silence_s, headers=headers, facts=facts
                 )
             case "anthropic":
+                from fairlead_agent.models import anthropic
+
                 return anthropic.Anthropic(
                     url or ANTHROPIC_URL, api_key, silence_s=silence_s, headers=headers, facts=facts
                 )
             case "litellm":
+                from fairlead_agent.models import litellm_backend
+
                 return litellm_backend.LiteLLM(
                     silence_s=silence_s, base_url=url, api_key=key, headers=headers
                 )
