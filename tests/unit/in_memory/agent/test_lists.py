@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from fairlead_agent.projections.lists import RUNNING_AFTER_S, Projections
+from fairlead_agent.projections.lists import RUNNING_AFTER_S, SETTLED_PAUSE_S, Projections
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.entries import ApprovalRequestEntry
@@ -31,9 +31,17 @@ class Written:
             subject == f"$KV.{s.BUCKET_SESSIONS}.{session_key('s1')}" for _, subject in self._server.sent
         )
 
-    async def status(self) -> str:
+    async def _row(self) -> SessionSummary | None:
         record = await self._bucket.get(session_key("s1"))
-        return "" if record is None else msgspec.json.decode(record.data, type=SessionSummary).status
+        return None if record is None else msgspec.json.decode(record.data, type=SessionSummary)
+
+    async def status(self) -> str:
+        row = await self._row()
+        return row.status if row else ""
+
+    async def last_seq(self) -> int:
+        row = await self._row()
+        return row.last_seq if row else 0
 
     def show(self, last_seq: int, *, running: bool, approval: str = "") -> None:
         state = SessionState("s1", last_seq=last_seq)
@@ -72,10 +80,39 @@ async def test_a_run_that_is_over_in_a_moment_is_one_write(bus: FakeBus, server:
             row.show(2 * run + 1, running=True)
             await asyncio.sleep(RUNNING_AFTER_S / 2)
             row.show(2 * run + 2, running=False)
-            await asyncio.sleep(RUNNING_AFTER_S / 10)
-            assert await row.status() == "idle"
+            await asyncio.sleep(SETTLED_PAUSE_S)
+            assert (row.count, await row.status()) == (run + 1, "idle")
         await asyncio.sleep(2 * RUNNING_AFTER_S)
         assert (row.count, await row.status()) == (5, "idle")
+
+
+async def test_of_runs_that_follow_one_another_at_once_only_some_are_written_and_the_last_one_is(
+    bus: FakeBus, server: FakeServer
+) -> None:
+    async with writing(bus, server) as row:
+        for run in range(100):
+            row.show(2 * run + 1, running=True)
+            await asyncio.sleep(0.01)
+            row.show(2 * run + 2, running=False)
+            await asyncio.sleep(0.01)
+            assert await row.last_seq() > 2 * run - 50 * SETTLED_PAUSE_S * 2 - 4  # never far behind
+        assert row.count <= 2 / SETTLED_PAUSE_S + 1
+        await asyncio.sleep(SETTLED_PAUSE_S)
+        assert (await row.last_seq(), await row.status()) == (200, "idle")
+
+
+async def test_a_run_that_begins_before_the_last_ones_end_is_listed_shows_that_it_goes_on(
+    bus: FakeBus, server: FakeServer
+) -> None:
+    async with writing(bus, server) as row:
+        for last_seq in (1, 2):
+            row.show(last_seq, running=False)
+            await asyncio.sleep(0.01)
+        row.show(3, running=True)
+        await asyncio.sleep(SETTLED_PAUSE_S + 0.01)
+        assert (row.count, await row.last_seq()) == (1, 1)
+        await asyncio.sleep(RUNNING_AFTER_S - SETTLED_PAUSE_S)
+        assert (row.count, await row.last_seq(), await row.status()) == (2, 3, "running")
 
 
 async def test_a_run_that_goes_on_is_listed_soon_and_its_end_at_once(

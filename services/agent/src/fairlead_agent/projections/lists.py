@@ -33,6 +33,9 @@ log = structlog.get_logger()
 AT_ONCE: Final = 32  # writes under way
 FAILURE_PAUSE_S: Final = 0.5
 RUNNING_AFTER_S: Final = 0.3  # that a session works is listed then: most runs of a few words are over before
+SETTLED_PAUSE_S: Final = (
+    0.25  # between two rows of a session that end a run: prompts may follow one another at once
+)
 MAX_KNOWN: Final = 20_000
 READ_AT_ONCE: Final = 500  # summaries; each is about 1 kB
 
@@ -40,11 +43,38 @@ READ_AT_ONCE: Final = 500  # summaries; each is about 1 kB
 GetWindow = Callable[[str, AgentConfig], Window]
 
 
+class Row(NamedTuple):
+    """What is to be written under a key.
+
+    Fields:
+        last_seq: how far the session's summary has got; 0: it is an approval.
+        settled: the session is not at work.
+    """
+
+    data: bytes
+    last_seq: int = 0
+    settled: bool = False
+
+
 class ProjectedState(NamedTuple):
-    """The last message under a key: its revision, and how far the summary in it had got."""
+    """The last message under a key.
+
+    Fields:
+        revision: of the message.
+        last_seq: how far the summary in it has got.
+        settled_at: event-loop time at which this process last wrote a row that was settled; 0: never.
+    """
 
     revision: int
     last_seq: int
+    settled_at: float = 0.0
+
+
+class Delay(NamedTuple):
+    """A row that is written later: the timer that ends this, and whether the row was a settled one."""
+
+    timer: asyncio.TimerHandle
+    settled: bool
 
 
 class Projections:
@@ -59,11 +89,11 @@ class Projections:
         self._window = window
         self._bucket = Bucket(bus, subjects.BUCKET_SESSIONS)
         self._config = config
-        self._waiting: dict[str, bytes | None] = {}  # key: value, or None to remove it
+        self._waiting: dict[str, Row | None] = {}  # by key; None to remove it
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._before: dict[str, set[str]] = {}  # by key of a session: approvals that are written before it
         self._known: LruCache[str, ProjectedState] = LruCache(MAX_KNOWN)  # what this process wrote last
-        self._not_yet: dict[str, asyncio.TimerHandle] = {}  # keys of sessions that have just begun to work
+        self._not_yet: dict[str, Delay] = {}  # by key of a session
         self._failed_at = 0.0
         self._wake = asyncio.Event()
 
@@ -71,11 +101,12 @@ class Projections:
         """Bring the lists up to `state`, soon."""
         summary = self._summary(state)
         key = session_key(state.session)
-        if summary.status == "running" and not (state.approvals or state.settled_approvals):
-            self._delay(key)
-        else:
+        settled = summary.status != "running"
+        if state.approvals or state.settled_approvals:
             self._no_delay(key)
-        self._waiting[key] = msgspec.json.encode(summary)
+        else:
+            self._delay(key, settled=settled)
+        self._waiting[key] = Row(msgspec.json.encode(summary), state.last_seq, settled)
         approvals = [*(request.id for request in state.approvals.values()), *state.settled_approvals]
         self._before.setdefault(key, set()).update(map(approval_key, approvals))
         for request in state.approvals.values():
@@ -98,7 +129,7 @@ class Projections:
                 grants=request.grants,
                 tainted=request.tainted,
             )
-            self._waiting[approval_key(request.id)] = msgspec.json.encode(approval)
+            self._waiting[approval_key(request.id)] = Row(msgspec.json.encode(approval))
         for approval_id in state.settled_approvals:
             self._waiting[approval_key(approval_id)] = None
         state.settled_approvals.clear()
@@ -197,18 +228,25 @@ class Projections:
         held = self._busy if stopping else self._busy | self._not_yet
         ready = (key for key in self._waiting if key not in held and not self._is_held_back(key))
         for key in list(itertools.islice(ready, free)):
-            value = self._waiting.pop(key)
-            self._busy[key] = tasks.create_task(self._write_one(key, value), name=f"list-{key}")
+            row = self._waiting.pop(key)
+            self._busy[key] = tasks.create_task(self._write_one(key, row), name=f"list-{key}")
 
-    def _delay(self, key: str) -> None:
-        if key not in self._waiting:
-            self._no_delay(key)  # of a session that was removed
-            loop = asyncio.get_running_loop()
-            self._not_yet[key] = loop.call_later(RUNNING_AFTER_S, self._no_delay, key)
+    def _delay(self, key: str, *, settled: bool) -> None:
+        """Write the row of a session later if that may spare a write: another one may replace it by then."""
+        delay = self._not_yet.get(key)
+        if key in self._waiting and (delay is None or delay.settled == settled):
+            return  # it has its time
+        self._no_delay(key)
+        loop, pause_s = asyncio.get_running_loop(), RUNNING_AFTER_S
+        if settled:
+            known = self._known.get(key)
+            pause_s = known.settled_at + SETTLED_PAUSE_S - loop.time() if known and known.settled_at else 0.0
+        if pause_s > 0:
+            self._not_yet[key] = Delay(loop.call_later(pause_s, self._no_delay, key), settled)
 
     def _no_delay(self, key: str) -> None:
-        if (timer := self._not_yet.pop(key, None)) is not None:
-            timer.cancel()
+        if (delay := self._not_yet.pop(key, None)) is not None:
+            delay.timer.cancel()
         self._wake.set()
 
     def _is_held_back(self, key: str) -> bool:
@@ -224,24 +262,24 @@ class Projections:
             self._before.pop(key, None)
         return bool(before)
 
-    async def _write_one(self, key: str, value: bytes | None) -> None:
+    async def _write_one(self, key: str, row: Row | None) -> None:
         try:
-            await self._write(key, value)
+            await self._write(key, row)
         except FairleadError as error:
             log.warning("projection_failed", key=key, error=str(error))
-            self._waiting.setdefault(key, value)
+            self._waiting.setdefault(key, row)
             self._failed_at = asyncio.get_running_loop().time()
         finally:
             del self._busy[key]
             self._wake.set()
 
-    async def _write(self, key: str, value: bytes | None) -> None:
-        if value is None:
+    async def _write(self, key: str, row: Row | None) -> None:
+        if row is None:
             await self._settle(key)
-        elif _last_seq(value):
-            await self._bring_forward(key, value)
+        elif row.last_seq:
+            await self._bring_forward(key, row)
         else:
-            await self._ask(key, value)
+            await self._ask(key, row.data)
 
     async def _ask(self, key: str, value: bytes) -> None:
         """Show an approval, unless it was settled: an owner that was stopped is behind the next."""
@@ -280,25 +318,25 @@ class Projections:
                 continue
             return
 
-    async def _bring_forward(self, key: str, value: bytes) -> None:
+    async def _bring_forward(self, key: str, row: Row) -> None:
         """Write a summary, unless a newer one is there, or the session was deleted since."""
         known = self._known.get(key)  # after our own last write there is nothing to read
-        last_seq = _last_seq(value)
         while True:
             if known is None:
                 there = await self._bucket.last(key)
                 reached = _last_seq(there.data) + is_marker(there) if there else 0
                 known = ProjectedState(there.seq if there else 0, reached)
-            if known.last_seq > last_seq:
+            if known.last_seq > row.last_seq:
                 return
             try:
                 # Not `update`, which would write over the marker of a session that was deleted meanwhile.
-                revision = await self._bucket.replace(key, value, known.revision, point="agent.projection")
+                revision = await self._bucket.replace(key, row.data, known.revision, point="agent.projection")
             except ConflictError:
                 self._known.forget(key)
                 known = None
                 continue
-            self._known.put(key, ProjectedState(revision, last_seq))
+            settled_at = asyncio.get_running_loop().time() if row.settled else known.settled_at
+            self._known.put(key, ProjectedState(revision, row.last_seq, settled_at))
             return
 
     async def shown(self, sessions: Collection[str]) -> dict[str, int]:
