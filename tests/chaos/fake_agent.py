@@ -6,7 +6,8 @@ from fairlead_common.bus import Bus
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import AssistantMessage, TextBlock, UserMessage
-from fairlead_common.protocol.entries import EntryBase, MessageEntry, RunEndEntry
+from fairlead_common.protocol.entries import MessageEntry, RunEndEntry
+from fairlead_common.protocol.entry_base import EntryBase
 from fairlead_common.protocol.entry_codec import encode_entry
 
 THINKS_S = 0.8  # so long that schedulers die meanwhile

@@ -12,9 +12,11 @@ from fairlead_agent.session.next_step import (
     AddHeartbeatMessage,
     AddUserMessage,
     CallModel,
+    ChangeBranch,
     Delete,
     EndRun,
     Idle,
+    Restore,
     RunLimits,
     RunTools,
     StartHeartbeat,
@@ -24,6 +26,7 @@ from fairlead_agent.session.next_step import (
     may_end,
     next_step,
 )
+from fairlead_common.protocol.branch_entries import NavigateEntry
 from fairlead_common.protocol.content import AssistantMessage, TextBlock, Usage
 from fairlead_common.protocol.custom_entries import HEARTBEAT
 from fairlead_common.protocol.entries import (
@@ -355,7 +358,7 @@ def test_every_session_comes_to_rest_whatever_was_sent(moves: list[str]) -> None
     assert (log.state.run, log.state.queue, log.state.pending, log.state.unended) == (None, {}, {}, [])
 
 
-def perform(log: World, step: Step) -> None:
+def perform(log: World, step: Step) -> None:  # noqa: C901 - one case a step
     """What the agent loop appends for a step."""
     match step:
         case StartRun(said=said, resumes=resumes):
@@ -381,5 +384,14 @@ def perform(log: World, step: Step) -> None:
                 log.result(call)
             ended = [each for each, _ in log.state.unended if each not in waiting]
             log.add(RunEndEntry, outcome=outcome, seqs=ended)
-        case Idle() | Delete():
+        case ChangeBranch(request=request):
+            log.add(
+                NavigateEntry,
+                parent_id=log.state.first,
+                left="",
+                path=[],
+                request=request.id,
+                action="navigate",
+            )
+        case Idle() | Delete() | Restore():
             pass

@@ -274,7 +274,11 @@ def test_command_of_the_first_version_still_means_the_same(name: str) -> None:
 
 def test_every_kind_of_entry_and_event_has_a_golden_file() -> None:
     kinds = {type(entry) for entry in ENTRIES.values()} | {type(event) for event in EVENTS.values()}
-    assert (set(Entry.__args__) | set(LiveEvent.__args__)) - {LaterEntry} == kinds
+    later = {path.name for path in (GOLDEN / "v2").iterdir()}
+    missing = (set(Entry.__args__) | set(LiveEvent.__args__)) - {LaterEntry} - kinds
+    assert [
+        each for each in missing if f"{each.__module__.rpartition('.')[2]}.{each.__name__}.json" not in later
+    ] == []
 
 
 @pytest.mark.parametrize("name", ENTRIES)

@@ -1,15 +1,24 @@
 """Entries: the append-only log of a session. All state of a session is a fold over them.
 
-Every entry has an `id`, the `parent_id` that makes the log a tree, the `epoch` of the owner that
-wrote it, and the `cursor`: the stream sequence of the last mail that is consumed once this entry
-is stored.
+See `entry_base` for what all have, and `branch_entries` for those that move or shorten the conversation.
 """
 
 from typing import Literal
 
 import msgspec
 
+from fairlead_common.protocol.branch_entries import (
+    BranchRequestEntry,
+    CompactionEntry,
+    CompactionPreparedEntry,
+    CompactionUndoneEntry,
+    CompactRequestEntry,
+    ForkEntry,
+    LabelEntry,
+    NavigateEntry,
+)
 from fairlead_common.protocol.content import ContentBlock, Message, MessageSource, Usage
+from fairlead_common.protocol.entry_base import EntryBase
 from fairlead_common.protocol.messages import SandboxKind, WorkspaceAccess, WorkspaceKind
 
 # truncated: the last reply was cut off at a limit of the model, so that the answer is not whole.
@@ -32,17 +41,6 @@ Outcome = Literal[
 
 ApprovalDecision = Literal["once", "session", "always", "deny", "expired"]
 HookDecision = Literal["none", "allow", "ask", "deny"]
-
-
-class EntryBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What all entries have. `ts` is milliseconds since 1970, UTC, for people only."""
-
-    id: str
-    parent_id: str | None = None
-    ts: int = 0
-    epoch: int = 0
-    cursor: int = 0
-    run_id: str | None = None
 
 
 class MessageEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="message"):
@@ -244,10 +242,15 @@ class SessionInfoEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True,
         deny: rules of this session alone, beside those of the configuration.
         work_mode: instead of the profile's.
         source: as in `CreateSession`.
+        title_by: who gave the title: `model`, or empty for a person or a service.
+        pinned, archived: how lists show it.
     """
 
     agent: str | None = None
     title: str | None = None
+    title_by: str = ""
+    pinned: bool | None = None
+    archived: bool | None = None
     sandbox: SandboxKind | None = None
     placement: Placement | None = None
     deny: list[str] | None = None
@@ -333,6 +336,14 @@ Entry = (
     | ModeChangeEntry
     | ModelChangeEntry
     | ToolListEntry
+    | BranchRequestEntry
+    | NavigateEntry
+    | ForkEntry
+    | LabelEntry
+    | CompactRequestEntry
+    | CompactionEntry
+    | CompactionPreparedEntry
+    | CompactionUndoneEntry
     | CustomEntry
     | DeletedEntry
     | LaterEntry

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import msgspec
 
 from fairlead_common.errors import BadMessageError
-from fairlead_common.protocol.entries import Entry, EntryBase, LaterEntry, RunEndEntry
+from fairlead_common.protocol.entries import Entry, LaterEntry, RunEndEntry
+from fairlead_common.protocol.entry_base import EntryBase
 from fairlead_common.protocol.subjects import H_CURSOR
 
 

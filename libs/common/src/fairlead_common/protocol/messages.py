@@ -17,6 +17,7 @@ SandboxKind = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9_-]{0,31}$")]
 WorkspaceAccess = Literal["none", "ro", "rw"]
 WorkMode = Literal["", "plan", "implement", "bugfix", "review"]
 READING_WORK_MODES: Final = frozenset({"plan", "review"})  # they leave tools that only read
+EntryId = Annotated[str, msgspec.Meta(max_length=64, pattern="^[A-Za-z0-9_-]*$")]
 WorkspaceKind = Literal["folder", "scratch", "clone", "worktree"]
 
 
@@ -131,6 +132,8 @@ class UpdateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     deny: list[str] | None = None
     work_mode: WorkMode | None = None
     source: str | None = None
+    pinned: bool | None = None
+    archived: bool | None = None
     sender: str | None = None
 
 
@@ -149,6 +152,81 @@ class MoveSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class RetryRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Body of a notice `retry-...`: ask the model again where the last run ended without an answer."""
 
+    sender: str | None = None
+
+
+class Navigate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of the notice `navigate-<key>`: go on behind another entry. An open run is aborted first.
+
+    Fields:
+        entry: its id, on any branch.
+        leaf: id of the conversation's last message, as the sender knows it; nothing happens if it is another.
+        summarize: tell the model in a summary what is left behind.
+    """
+
+    entry: EntryId
+    leaf: EntryId | None = None
+    summarize: bool = False
+    sender: str | None = None
+
+
+class EditMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of the notice `edit-<key>`: say something else instead of a user message. See `Navigate`.
+
+    Fields:
+        entry: of the user message.
+        reply_to, sender, untrusted: as in `UserInput`.
+    """
+
+    entry: EntryId
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
+    attachments: list[Attachment] = []
+    leaf: EntryId | None = None
+    reply_to: str | None = None
+    sender: str | None = None
+    untrusted: bool = False
+
+
+class Regenerate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of the notice `regenerate-<key>`: have the model reply again. See `Navigate`.
+
+    Fields:
+        entry: of the reply, or of the message that it answers; empty: the last message of a person or a
+            schedule.
+    """
+
+    entry: EntryId = ""
+    leaf: EntryId | None = None
+    sender: str | None = None
+
+
+class LabelEntryRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of the notice `label-<key>`: name an entry, for people. An empty label takes the name away."""
+
+    entry: EntryId
+    label: Annotated[str, msgspec.Meta(max_length=200)]
+    sender: str | None = None
+
+
+class Compact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of the notice `compact-<key>`: replace what was said before by a summary, for the model.
+
+    Fields:
+        instructions: what the summary should look at.
+    """
+
+    instructions: Annotated[str, msgspec.Meta(max_length=10_000)] = ""
+    sender: str | None = None
+
+
+class UndoCompaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of the notice `undo_compaction-<key>`: show the model again what a summary stands for.
+
+    Fields:
+        compaction: id of its entry; empty: the one that is in force.
+    """
+
+    compaction: EntryId = ""
     sender: str | None = None
 
 

@@ -18,8 +18,11 @@ HOOK_DECISION: Final = "hook_decision"
 HOOK_CONTEXT: Final = "hook_context"
 WAITING_BUDGET: Final = "waiting_budget"
 WAITING_PROVIDER: Final = "waiting_provider"
+BRANCHES: Final = "branches"  # all of `branch_entries`
 # Types of entries, and outcomes of runs, that versions before this one do not read.
-READ_ENTRIES: Final = frozenset({TOOL_LIST, HOOK_DECISION, HOOK_CONTEXT, WAITING_BUDGET, WAITING_PROVIDER})
+READ_ENTRIES: Final = frozenset(
+    {TOOL_LIST, HOOK_DECISION, HOOK_CONTEXT, WAITING_BUDGET, WAITING_PROVIDER, BRANCHES}
+)
 
 
 def announced() -> dict[str, str]:

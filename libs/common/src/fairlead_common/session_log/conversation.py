@@ -3,19 +3,31 @@
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from fairlead_common.protocol.content import Message, Usage, UserMessage
+from fairlead_common.protocol.content import ContentBlock, Message, TextBlock, Usage, UserMessage
 
 LeftOut = Literal["all", "images"]  # of a message that the model could not take
 
 HOOK_SENDER: Final = "hook:"  # before the name of the hook that added a message
+SUMMARY_SENDER: Final = "summary"  # of the messages that hold summaries
+
+_HEADS: Final = {
+    "conversation": "The conversation before this point was replaced by this summary:",
+    "branch": "The conversation went on in another way first, and then came back here. Summary of that:",
+}
 
 
 @dataclass(slots=True)
 class Item:
-    """One message of the conversation. All messages of a `hook_context` have the id of that entry."""
+    """One message of the conversation. All messages of a `hook_context` have the id of that entry.
+
+    Fields:
+        seq: stream sequence of the record that holds the entry. size: of the entry, in bytes.
+    """
 
     entry_id: str
     message: Message
+    seq: int = field(default=0, compare=False)
+    size: int = field(default=0, compare=False)
 
 
 @dataclass(slots=True)
@@ -34,6 +46,13 @@ class Run:
     lines: int = 0  # system events that were said in it
     first_item: int = 0  # where the heartbeat begins in the conversation
     before: tuple[int, str, int] = (0, "", 0)  # when people last saw something new, what, and its sequence
+
+
+def summary_message(text: str, of: Literal["conversation", "branch"]) -> UserMessage:
+    """The message that shows a model a summary, of what was said before or of a branch that was left."""
+    head = _HEADS[of]
+    content: list[ContentBlock] = [TextBlock(text=f"{head}\n\n<summary>\n{text}\n</summary>")]
+    return UserMessage(content=content, source="system", sender=SUMMARY_SENDER)
 
 
 def is_from_hook(message: Message) -> bool:

@@ -19,7 +19,10 @@ _SMALL_BYTES: Final = 4096  # neither of both entries is larger
 
 # Mail that changes a session that is there, and begins none.
 _STRAY_KINDS: Final = frozenset({"abort", "approval", "result"})
-_STRAY_NOTICES: Final = ("approval-", "delete", "move-", "retry", "update")
+_STRAY_NOTICES: Final = (
+    "approval-", "compact-", "delete", "edit-", "label-", "move-", "navigate-", "regenerate-", "retry",
+    "undo_compaction-", "update",
+)  # fmt: skip
 
 
 def begins_session(kind: str, key: str) -> bool:

@@ -21,6 +21,8 @@ class Settings:
     Fields:
         placement: of its workspace; None: where the agent's is. placements: all that it ever had.
         deny: rules of this session alone. work_mode: instead of the profile's.
+        title_by: who gave the title: `person`, `model`, or empty for the first words of the conversation.
+        pinned, archived: how lists show it.
     """
 
     agent: str = ""
@@ -33,6 +35,9 @@ class Settings:
     work_mode: str | None = None
     source: str = ""
     title: str = ""
+    title_by: str = ""
+    pinned: bool = False
+    archived: bool = False
     thinking: str = ""
 
     def set_by(self, entry: Entry) -> None:
@@ -53,7 +58,10 @@ class Settings:
 
     def _info(self, entry: SessionInfoEntry) -> None:
         self.agent = entry.agent or self.agent
-        self.title = self.title if entry.title is None else entry.title
+        if entry.title is not None:
+            self.title, self.title_by = entry.title, entry.title_by or "person"
+        self.pinned = self.pinned if entry.pinned is None else entry.pinned
+        self.archived = self.archived if entry.archived is None else entry.archived
         self.sandbox = entry.sandbox or self.sandbox
         if entry.placement is not None:
             self.placement = entry.placement

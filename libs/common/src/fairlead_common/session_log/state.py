@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields, replace
 
+from fairlead_common.protocol.branch_entries import CompactionPreparedEntry
 from fairlead_common.protocol.content import (
     AssistantMessage,
     ContentBlock,
@@ -26,6 +27,7 @@ from fairlead_common.protocol.entries import (
     RunStartEntry,
     ToolListEntry,
 )
+from fairlead_common.session_log.branch_fold import BranchFold
 from fairlead_common.session_log.conversation import HOOK_SENDER, Item, Run, is_from_hook
 from fairlead_common.session_log.generations import DELETE
 from fairlead_common.session_log.rules import (
@@ -35,7 +37,7 @@ from fairlead_common.session_log.rules import (
     inputs_ended_by,
     reads_untrusted,
 )
-from fairlead_common.session_log.state_fields import AwaitedReply, StateFields
+from fairlead_common.session_log.state_fields import AwaitedReply
 from fairlead_common.session_log.system_events import SILENT
 
 ABORT = "abort"  # name of the custom entry that asks the open run to end
@@ -44,7 +46,7 @@ GRANTING = frozenset({"once", "session", "always"})
 
 
 @dataclass(slots=True)
-class SessionState(StateFields):
+class SessionState(BranchFold):
     """The state of one session after the entry at stream sequence `last_seq`."""
 
     def after(self, *entries: Entry) -> "SessionState":
@@ -56,6 +58,8 @@ class SessionState(StateFields):
         sketch.run = None if self.run is None else replace(self.run)
         sketch.parked, sketch.deleting = self.parked, self.deleting
         sketch.wakes.beats = dict(self.wakes.beats)
+        sketch.queue, sketch.requests = dict(self.queue), dict(self.requests)
+        sketch.compact_requests, sketch.regenerates = dict(self.compact_requests), self.regenerates
         for entry in entries:
             sketch.apply(entry, sketch.last_seq + 1)
         return sketch
@@ -69,6 +73,7 @@ class SessionState(StateFields):
         self.cursor = max(self.cursor, entry.cursor)
         self.epoch = max(self.epoch, entry.epoch)
         self.leaf = entry.id
+        self.first, self.stretch_from = self.first or entry.id, self.stretch_from or seq
         self.created_ms = self.created_ms or entry.ts
         before = (self.updated_ms, self.preview, self.news_seq)
         if _is_shown(entry):
@@ -79,12 +84,10 @@ class SessionState(StateFields):
         self._close_approvals(entry)
         match entry:
             case MessageEntry():
-                self._message(entry)
+                self._message(entry, size)
             case QueuedEntry():
                 self.queue[entry.id] = entry
-                self.unended.append((entry.mail_seq, entry.key or ""))
-                if entry.reply_to:
-                    self.replies[entry.mail_seq] = AwaitedReply(entry.reply_to, entry.mail_seq)
+                self._await_end(entry)
             case DroppedEntry():
                 self._drop(entry)
             case RunStartEntry():
@@ -97,15 +100,15 @@ class SessionState(StateFields):
                 self.settled_approvals.add(entry.approval_id)
                 self.decisions[entry.call_id] = entry
             case HookDecisionEntry() | HookContextEntry():
-                self._hooked(entry)
+                self._hooked(entry, size)
             case EpochEntry():
                 self.attempts = entry.attempt
             case ToolListEntry():
                 self.tool_list = entry
             case CustomEntry():
                 self._custom(entry)
-            case _:  # settings, and what a later version wrote: taken over above
-                pass
+            case _:  # settings, and what a later version wrote, are taken over above
+                self._moved_or_shortened(entry)
 
     def _begin(self, entry: RunStartEntry, before: tuple[int, str, int]) -> None:
         spoken = entry.resumes is not None
@@ -120,7 +123,7 @@ class SessionState(StateFields):
             self.rewrites += 1
         self.lineage = [*self.lineage, self.run.run_id] if spoken else [self.run.run_id]
         self.hook_chars = self.hook_chars if spoken else 0
-        self.parked = False
+        self.parked = self.regenerates = False
         self.attempts = 0
 
     def _begin_anew(self, entry: DeletedEntry, seq: int) -> None:
@@ -145,7 +148,7 @@ class SessionState(StateFields):
         elif entry.name == DELIVERY:
             self.preview = str(entry.data.get("text", ""))[:120] or self.preview
 
-    def _hooked(self, entry: HookDecisionEntry | HookContextEntry) -> None:
+    def _hooked(self, entry: HookDecisionEntry | HookContextEntry, size: int) -> None:
         """Keep a decision for its call. What hooks added is read by the model; no person said it."""
         if isinstance(entry, HookDecisionEntry):
             self.hook_decisions[entry.call_id] = entry
@@ -156,12 +159,12 @@ class SessionState(StateFields):
             content: list[ContentBlock] = [TextBlock(text=f"[{said.hook}] {said.text}")]
             sender = f"{HOOK_SENDER}{said.hook}"
             message = UserMessage(content=content, source="system", sender=sender, untrusted=said.untrusted)
-            self.items.append(Item(entry.id, message))
+            self.items.append(Item(entry.id, message, self.last_seq, size // len(entry.messages)))
 
-    def _message(self, entry: MessageEntry) -> None:
+    def _message(self, entry: MessageEntry, size: int) -> None:
         message = entry.message
         self.has_hook_context = False
-        self.items.append(Item(entry.id, message))
+        self.items.append(Item(entry.id, message, self.last_seq, size))
         self.attempts = 0
         match message:
             case UserMessage():
@@ -227,6 +230,8 @@ class SessionState(StateFields):
     def _drop(self, entry: DroppedEntry) -> None:
         for item in entry.items:
             self.queue.pop(item, None)
+            self.requests.pop(item, None)
+            self.compact_requests.pop(item, None)
         ended = self._end_inputs(entry)
         self.replies = {seq: reply for seq, reply in self.replies.items() if reply.about not in ended}
         if entry.reply_to and entry.repeats:
@@ -268,7 +273,7 @@ def _is_shown(entry: Entry) -> bool:
             return bool(entry.items)
         case CustomEntry():
             return entry.name not in SILENT
-        case ToolListEntry() | HookDecisionEntry() | HookContextEntry():
+        case ToolListEntry() | HookDecisionEntry() | HookContextEntry() | CompactionPreparedEntry():
             return False
         case _:
             return True

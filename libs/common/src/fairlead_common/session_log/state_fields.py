@@ -3,6 +3,14 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from fairlead_common.protocol.branch_entries import (
+    BranchRequestEntry,
+    CompactionEntry,
+    CompactionPreparedEntry,
+    CompactRequestEntry,
+    ForkEntry,
+    Stretch,
+)
 from fairlead_common.protocol.content import (
     AssistantMessage,
     Message,
@@ -54,6 +62,18 @@ class StateFields(Settings):
         settled_approvals: decided or void, and perhaps still shown in lists.
         replies: by sequence of the mail that asks for one: the final answers that are not given yet.
         tool_list: what models are offered, once that was kept.
+        first: id of the first entry.
+        path: what the conversation lies in, before its last stretch. stretch_from: sequence of the record in
+            which that begins.
+        requests: to go on from another entry, not carried out yet, in order.
+        regenerates: the model is to be asked again without any new message.
+        compact_requests: of people, not carried out yet, in order.
+        compacted: the summary that the conversation begins with; None: it begins at its root. compacted_seq:
+            of its record; what it kept has lower ones.
+        prepared: a summary that may take effect later. undone: ids of compactions that no longer count.
+        fork: what the session began with. labels: of entries, by id.
+        lacks_history: `items` lacks what was said before: it has to be read, see `branches.restore`.
+        is_branch_only: entries of other branches are not applied; for those who read one branch again.
         unended: (sequence, key) of all input that no run has ended yet.
         deleting: its deletion was accepted; whoever owns it next carries it out. delete_seq: by this entry.
         born_seq, born_cursor: of the `deleted` entry that ended the session of this id before it, and of the
@@ -94,6 +114,21 @@ class StateFields(Settings):
     granted: list[ApprovalRequestEntry] = field(default_factory=list)
     settled_approvals: set[str] = field(default_factory=set)
     replies: dict[int, AwaitedReply] = field(default_factory=dict)
+    first: str = ""
+    path: list[Stretch] = field(default_factory=list)
+    stretch_from: int = 0
+    requests: dict[str, BranchRequestEntry] = field(default_factory=dict)
+    regenerates: bool = False
+    compact_requests: dict[str, CompactRequestEntry] = field(default_factory=dict)
+    compacted: CompactionEntry | None = None
+    compacted_seq: int = 0
+    prepared: CompactionPreparedEntry | None = None
+    undone: set[str] = field(default_factory=set)
+    fork: ForkEntry | None = None
+    fork_seq: int = 0
+    labels: dict[str, str] = field(default_factory=dict)
+    lacks_history: bool = False
+    is_branch_only: bool = False
     unended: list[tuple[int, str]] = field(default_factory=list)
     tool_list: ToolListEntry | None = None
     usage: Usage = field(default_factory=Usage)
@@ -153,9 +188,26 @@ class StateFields(Settings):
     @property
     def phase(self) -> str:
         """`open`, `parked` or `closed`, as written beside every entry for the sweeper."""
-        if self.run is not None or self.deleting:
+        if self.run is not None or self.deleting or self.requests or self.compact_requests:
             return "open"
-        return "parked" if self.parked else "open" if self.wakes.beats else "closed"
+        if self.parked:
+            return "parked"
+        return "open" if self.wakes.beats or self.queue or self.regenerates else "closed"
+
+    @property
+    def must_end_run(self) -> bool:
+        """Whether an open run is to end as soon as it can: aborted, deleted, or left for another entry."""
+        return self.deleting or bool(self.requests) or (self.run is not None and self.run.aborting)
+
+    @property
+    def end_of_conversation(self) -> str:
+        """Id of the entry of its last message, or of the first entry: what clients call the leaf."""
+        return self.items[-1].entry_id if self.items else self.first
+
+    @property
+    def branch(self) -> list[Stretch]:
+        """All that the conversation lies in."""
+        return [*self.path, Stretch(self.stretch_from, self.last_seq, self.leaf or "")]
 
     @property
     def last_answer(self) -> AssistantMessage | None:
@@ -166,7 +218,8 @@ class StateFields(Settings):
     @property
     def waiting(self) -> set[int]:
         """Sequences of the input that is not said yet."""
-        return {item.mail_seq for item in self.queue.values()}
+        queued = {item.mail_seq for item in self.queue.values()}
+        return queued | {request.mail_seq for request in self.requests.values()}
 
 
 def _is_empty(message: Message | None) -> bool:

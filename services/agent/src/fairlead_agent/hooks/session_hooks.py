@@ -71,13 +71,7 @@ class SessionHooks:
     def _is_unwanted(self) -> bool:
         """Whether the loop of the session has something else to do than what is asked about."""
         owner, state = self._owner, self._owner.state
-        if (
-            owner.stopping.is_set()
-            or state.run is None
-            or state.run.aborting
-            or state.deleting
-            or state.steers
-        ):
+        if owner.stopping.is_set() or state.run is None or state.must_end_run or state.steers:
             return True
         profile = self._config.current.agent(state.agent)
         return profile is None or RunLimits.of(profile).is_out_of_time(state.run, time.time_ns() // 1_000_000)

@@ -373,7 +373,7 @@ class HeldSession:
         if run is None:
             return
         late = profile is not None and RunLimits.of(profile).is_out_of_time(run, time.time_ns() // 1_000_000)
-        if late or run.aborting or state.deleting:
+        if late or state.must_end_run:
             owner.changed.set()
             turn.interrupt()
 

@@ -14,14 +14,17 @@ from fairlead_agent.hooks.context_notes import collect
 from fairlead_agent.hooks.questions import QuestionDroppedError
 from fairlead_agent.hooks.session_hooks import SessionHooks
 from fairlead_agent.models.interface import ModelError
+from fairlead_agent.session.branches import Branches
 from fairlead_agent.session.mailbox import Mailbox
 from fairlead_agent.session.next_step import (
     AddHeartbeatMessage,
     AddUserMessage,
     CallModel,
+    ChangeBranch,
     Delete,
     EndRun,
     Idle,
+    Restore,
     RunLimits,
     RunTools,
     StartHeartbeat,
@@ -84,6 +87,7 @@ class AgentLoop:
         self._hooks = hooks
         self._worker = worker
         self._replies = mailbox.replies
+        self._branches = Branches(owner, mailbox.replies)
 
     async def run(self, update_list: UpdateList) -> None:
         """Perform steps until the session is idle, parked, deleted or handed over.
@@ -141,10 +145,10 @@ class AgentLoop:
                     await self._start_run(step)
                 case StartHeartbeat():
                     await self._start_heartbeat()
-                case AddUserMessage():
-                    await self._add_user_message(step)
-                case AddHeartbeatMessage():
-                    await self._add_heartbeat_message()
+                case Restore() | ChangeBranch():
+                    await self._branches.perform(step)
+                case AddUserMessage() | AddHeartbeatMessage():
+                    await self._add_message(step)
                 case RunTools():
                     await self._run_tools()
                 case CallModel():
@@ -203,9 +207,12 @@ class AgentLoop:
 
     # -- user messages -------------------------------------------------------
 
-    async def _add_user_message(self, step: AddUserMessage) -> None:
+    async def _add_message(self, step: AddUserMessage | AddHeartbeatMessage) -> None:
         async with self._owner.lock:
             if self._next_step() != step:
+                return
+            if isinstance(step, AddHeartbeatMessage):
+                await self._owner.append_locked(self._heartbeat_message(""))
                 return
             if step.said[0].kind != "steer":
                 # What it comes after is answered first; under the lock, so that no mail that repeats that
@@ -213,11 +220,6 @@ class AgentLoop:
                 ending = ending_after(self._state.last_answer)
                 await self._replies.send(ending.outcome, ending.error)
             await self._owner.append_locked(user_message(self._state, step.said))
-
-    async def _add_heartbeat_message(self) -> None:
-        async with self._owner.lock:
-            if isinstance(self._next_step(), AddHeartbeatMessage):
-                await self._owner.append_locked(self._heartbeat_message(""))
 
     def _heartbeat_message(self, file: str) -> MessageEntry:
         heartbeat = self._profile.heartbeat
@@ -254,7 +256,7 @@ class AgentLoop:
             await self._note_quiet_heartbeat()
         else:
             await self._calls.cancel_all()
-        if step.outcome == "aborted":
+        if step.outcome == "aborted" and not self._state.requests:
             await self._drop_queue("the run was aborted")
         await self._close_run(step)
 

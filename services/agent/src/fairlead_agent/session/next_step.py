@@ -9,12 +9,14 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from fairlead_common.config import AgentConfig
+from fairlead_common.protocol.branch_entries import BranchRequestEntry
 from fairlead_common.protocol.content import AssistantMessage
 from fairlead_common.protocol.entries import Outcome, QueuedEntry
 from fairlead_common.session_log.conversation import Run
 from fairlead_common.session_log.rules import PARKED_OUTCOMES, reply_outcome
 from fairlead_common.session_log.state import SessionState
 
+MOVED = "the conversation goes on from another entry"
 MAX_ATTEMPTS = 5  # owners in a row that took over a run and got no further
 
 
@@ -80,9 +82,23 @@ class EndRun:
     error_code: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Read what was said before: the state lacks it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBranch:
+    """Carry out a request to go on from another entry. No run is open."""
+
+    request: BranchRequestEntry
+
+
 Step = (
     Idle
     | Delete
+    | Restore
+    | ChangeBranch
     | StartRun
     | StartHeartbeat
     | AddUserMessage
@@ -138,9 +154,13 @@ def next_step(state: SessionState, start: StartRun | None, limits: RunLimits | N
     """
     if state.deleting:
         return Delete()
+    if state.lacks_history:
+        return Restore()
     run = state.run
     if run is None:
         return _between_runs(state, start)
+    if state.requests:
+        return EndRun("aborted", MOVED)
     if limits is None:
         return EndRun("failed", f"agent: {state.agent!r} is not configured")
     if state.attempts > MAX_ATTEMPTS:
@@ -154,8 +174,12 @@ def next_step(state: SessionState, start: StartRun | None, limits: RunLimits | N
 
 
 def _between_runs(state: SessionState, start: StartRun | None) -> Step:
+    if state.requests:
+        return StartRun(resumes=True) if state.parked else ChangeBranch(next(iter(state.requests.values())))
     if state.parked:
         return start or Idle()
+    if state.regenerates and state.needs_reply:
+        return StartRun(resumes=True)
     if state.queue:
         return StartRun(next(iter(state.queue.values())))
     if start is not None:
@@ -198,7 +222,7 @@ def may_end(state: SessionState, outcome: Outcome) -> bool:
         return False
     if outcome != "completed" and outcome not in PARKED_OUTCOMES:
         return True
-    if state.run.aborting or state.deleting:
+    if state.run.aborting or state.deleting or state.requests:
         return False
     if outcome == "completed":
         return not (state.queue or state.pending or state.needs_reply)

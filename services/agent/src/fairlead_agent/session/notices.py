@@ -6,6 +6,7 @@ Each becomes entries, the last of which consumes it.
 import msgspec
 
 from fairlead_agent.session.approval_mail import ApprovalMail
+from fairlead_agent.session.branch_mail import BranchMail
 from fairlead_agent.session.next_step import StartRun
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.tools.placement import moved
@@ -41,6 +42,7 @@ class Notices:
         self._state = owner.state
         self._config = config
         self._approvals = approvals
+        self._branch_mail = BranchMail(owner)
 
     async def consume(self, mail: Notice, seq: int) -> StartRun | None:
         """Consume one notice, the mail with the sequence `seq`; or return the run that it needs first.
@@ -50,6 +52,9 @@ class Notices:
             msgspec.DecodeError: its body is not of its shape.
         """
         kind, dash, rest = mail.name.partition("-")
+        if dash and kind in BranchMail.KINDS:
+            await self._branch_mail.consume(kind, mail, rest, seq)
+            return None
         match kind:
             case "create" if not dash:
                 await self._create(_decode(mail.body, type=CreateSession), seq)
@@ -107,6 +112,8 @@ class Notices:
                 deny=body.deny,
                 work_mode=body.work_mode,
                 source=body.source,
+                pinned=body.pinned,
+                archived=body.archived,
             )
         )
 

@@ -20,6 +20,7 @@ from fairlead_common.bus.objects import Objects
 from fairlead_common.bus.tail import Tail, TailSource
 from fairlead_common.errors import BadMessageError, LostOwnershipError, NotFoundError
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.branch_entries import NavigateEntry
 from fairlead_common.protocol.entries import (
     CustomEntry,
     DeletedEntry,
@@ -154,7 +155,7 @@ class Owner:
     def _take_over(self, entry: Entry, seq: int, size: int, *, cached: bool) -> None:
         if isinstance(entry, DeletedEntry):
             self._leftovers = self._leftovers or self.state.last_seq > 0
-        elif entry.parent_id != self.state.leaf and not (_is_delete(entry) and not self.state.exists):
+        elif _follows(entry) != self.state.leaf and not (_is_delete(entry) and not self.state.exists):
             if cached:  # from a session of this name that was deleted since: the next owner reads it again
                 raise LostOwnershipError(f"{self.session}: entry {seq} does not follow what is known")
             log.warning("log_chain_broken", session=self.session, seq=seq)
@@ -252,9 +253,13 @@ class Owner:
 
     def _placed(self, entry: E, state: SessionState) -> E:
         """A copy with its place at the end of the log: parent, epoch, cursor, run. Not written yet."""
+        parent, more = state.leaf, {}
+        if isinstance(entry, NavigateEntry):
+            parent, more = entry.parent_id, {"left": state.leaf or ""}
         return msgspec.structs.replace(
             entry,
-            parent_id=state.leaf,
+            **more,
+            parent_id=parent,
             ts=time.time_ns() // 1_000_000,
             epoch=self._epoch,
             cursor=max(entry.cursor, state.cursor),
@@ -391,6 +396,11 @@ class Owner:
 def _kind_of(entry: Entry) -> str:
     kind = entry.message if isinstance(entry, MessageEntry) else entry
     return str(kind.__struct_config__.tag)
+
+
+def _follows(entry: Entry) -> str | None:
+    """Id of the entry before it in the log."""
+    return entry.left if isinstance(entry, NavigateEntry) else entry.parent_id
 
 
 def _is_delete(entry: Entry) -> bool:

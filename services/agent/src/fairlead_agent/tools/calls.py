@@ -110,7 +110,7 @@ class ToolCalls:
     @property
     def _aborting(self) -> bool:
         state = self._state
-        if state.run is None or state.run.aborting or state.deleting:
+        if state.run is None or state.must_end_run:
             return True
         profile = self._config.current.agent(state.agent)
         return profile is None or RunLimits.of(profile).is_out_of_time(state.run, time.time_ns() // 1_000_000)

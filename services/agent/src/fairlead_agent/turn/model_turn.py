@@ -114,7 +114,7 @@ class ModelTurn:
 
     @property
     def _aborting(self) -> bool:
-        return self._state.run is None or self._state.run.aborting
+        return self._state.run is None or self._state.must_end_run
 
     async def _request(
         self, agent: str, profile: AgentConfig, model_name: str

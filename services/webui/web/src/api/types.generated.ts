@@ -229,6 +229,38 @@ export interface At {
   atMs: number;
 }
 
+/**
+ * A request to go on from another entry was accepted. It ends the open run; then it is carried out.
+ *
+ * A `navigate` entry carries it out, or a `dropped` entry that names it says why not.
+ *
+ * Fields:
+ *     entry: where the conversation goes on: behind it (`navigate`), with other words instead of this user
+ *         message (`edit`), or with another reply to it or instead of it (`regenerate`). Empty with
+ *         `regenerate`: the last user message.
+ *     content: of the message that `edit` says instead.
+ *     summarize: tell the model what is left behind, in a summary.
+ *     mail_seq, key, sender, reply_to, untrusted: of an `edit`, as in `QueuedEntry`.
+ */
+export interface BranchRequestEntry {
+  type: "branch_request";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  action: "edit" | "navigate" | "regenerate";
+  entry: string;
+  mail_seq: number;
+  content?: (TextBlock | ImageBlock)[];
+  summarize?: boolean;
+  key?: string | null;
+  sender?: string | null;
+  reply_to?: string | null;
+  untrusted?: boolean;
+}
+
 /** The stored log up to `seq` was sent; what follows is live. */
 export interface CaughtUp {
   type: "caught_up";
@@ -295,6 +327,95 @@ export interface Choice {
   finish_reason: string | null;
   index: number;
   logprobs: null;
+}
+
+/**
+ * A person asked to compact the conversation.
+ *
+ * A `compaction` entry carries it out, or a `dropped` entry that names it says why not.
+ *
+ * Fields:
+ *     instructions: what the summary should look at.
+ */
+export interface CompactRequestEntry {
+  type: "compact_request";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  instructions?: string;
+  sender?: string | null;
+}
+
+/**
+ * The model is shown a summary instead of all messages before `first_kept`.
+ *
+ * Fields:
+ *     first_kept: id of the entry of the first message that it is still shown.
+ *     summary: text.
+ *     files_read, files_modified: paths, carried over from earlier summaries.
+ *     tokens_before, tokens_after: about, of the conversation.
+ *     by: name of the model that wrote the summary; empty: it was made without one.
+ *     cause: why. instructions: of the person who asked for it. request: the `compact_request`, if one did.
+ *     usage: of the call that wrote the summary.
+ */
+export interface CompactionEntry {
+  type: "compaction";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  first_kept: string;
+  summary: string;
+  files_read?: string[];
+  files_modified?: string[];
+  tokens_before?: number;
+  tokens_after?: number;
+  by?: string;
+  cause?: "manual" | "overflow" | "threshold";
+  instructions?: string;
+  request?: string;
+  usage?: Usage;
+}
+
+/**
+ * A summary that was written in the background. It takes effect by a later `compaction` entry.
+ *
+ * The fields are those of `CompactionEntry`.
+ */
+export interface CompactionPreparedEntry {
+  type: "compaction_prepared";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  first_kept: string;
+  summary: string;
+  files_read?: string[];
+  files_modified?: string[];
+  tokens_before?: number;
+  tokens_after?: number;
+  by?: string;
+  usage?: Usage;
+}
+
+/** The model is shown again what the summary of `compaction` stood for. All later messages stay. */
+export interface CompactionUndoneEntry {
+  type: "compaction_undone";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  compaction: string;
+  sender?: string | null;
 }
 
 /** The answer. `reasoning_content`: what the model thought, if it did. */
@@ -455,7 +576,7 @@ export interface DroppedEntry {
 }
 
 /** An entry of a session's log. Fields with their default value are left out. Later versions may add types: treat an unknown type as one that changes nothing. */
-export type Entry = MessageEntry | QueuedEntry | DroppedEntry | RunStartEntry | RunEndEntry | ApprovalRequestEntry | ApprovalEntry | HookDecisionEntry | HookContextEntry | EpochEntry | SessionInfoEntry | ModeChangeEntry | ModelChangeEntry | ToolListEntry | CustomEntry | DeletedEntry;
+export type Entry = MessageEntry | QueuedEntry | DroppedEntry | RunStartEntry | RunEndEntry | ApprovalRequestEntry | ApprovalEntry | HookDecisionEntry | HookContextEntry | EpochEntry | SessionInfoEntry | ModeChangeEntry | ModelChangeEntry | ToolListEntry | BranchRequestEntry | NavigateEntry | ForkEntry | LabelEntry | CompactRequestEntry | CompactionEntry | CompactionPreparedEntry | CompactionUndoneEntry | CustomEntry | DeletedEntry;
 
 /**
  * An entry of the log: the truth. It replaces the partial message with its id.
@@ -563,6 +684,30 @@ export interface Fired {
   id: string | null;
   reason: string | null;
   warnings: string[];
+}
+
+/**
+ * The session begins with the conversation of another one, up to one of its entries.
+ *
+ * Fields:
+ *     origin: id of that session. entry: in it; empty: its end.
+ *     object: in the object store: JSON, a list of `[entry id, message]`.
+ *     untrusted, private, secret: what the other session had read.
+ */
+export interface ForkEntry {
+  type: "fork";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  origin: string;
+  entry: string;
+  object: string;
+  untrusted?: boolean;
+  private?: boolean;
+  secret?: boolean;
 }
 
 /**
@@ -729,6 +874,19 @@ export interface Jobs {
   next: string | null;
 }
 
+/** A name for an entry, for people. An empty one takes it away. */
+export interface LabelEntry {
+  type: "label";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  entry: string;
+  label: string;
+}
+
 /** In what a session is narrower than its profile; what is empty is as the profile says. */
 export interface Limits {
   mode?: string;
@@ -854,6 +1012,34 @@ export interface Move {
 export interface MoveStored {
   seq: number;
   host: string;
+}
+
+/**
+ * The conversation goes on behind another entry, its parent.
+ *
+ * Fields:
+ *     left: id of the entry before it in the log: the end of the branch that is left.
+ *     path: the entries from the root to the parent.
+ *     request: the `branch_request` that it carries out.
+ *     action: of that request. After `edit` its content is said, after `regenerate` the model is asked.
+ *     summary: of the branch that is left; the model is shown it. Empty: none.
+ *     usage: of the call that wrote the summary. model: that wrote it.
+ */
+export interface NavigateEntry {
+  type: "navigate";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  left: string;
+  path: Stretch[];
+  request: string;
+  action: "edit" | "navigate" | "regenerate";
+  summary?: string;
+  model?: string;
+  usage?: Usage;
 }
 
 /** Body of `POST /api/cron/jobs` and of a preview: the job as in docs/scheduling.md, and a key. */
@@ -1248,6 +1434,8 @@ export type SessionEvent = EntryEvent | AgentStart | MessageEnd | TurnEnd | Tool
  *     deny: rules of this session alone, beside those of the configuration.
  *     work_mode: instead of the profile's.
  *     source: as in `CreateSession`.
+ *     title_by: who gave the title: `model`, or empty for a person or a service.
+ *     pinned, archived: how lists show it.
  */
 export interface SessionInfoEntry {
   type: "session_info";
@@ -1259,6 +1447,9 @@ export interface SessionInfoEntry {
   run_id?: string | null;
   agent?: string | null;
   title?: string | null;
+  title_by?: string;
+  pinned?: boolean | null;
+  archived?: boolean | null;
   sandbox?: string | null;
   placement?: Placement | null;
   deny?: string[] | null;
@@ -1329,6 +1520,19 @@ export type StoredEntry = Entry & {
 /** What a stream ends with. */
 export interface StreamOptions {
   include_usage?: boolean | null;
+}
+
+/**
+ * Entries of a branch that follow one another in the log: from one record to an entry.
+ *
+ * Fields:
+ *     first, last: stream sequences of records.
+ *     until: id of the last entry, which is in the record `last`.
+ */
+export interface Stretch {
+  first: number;
+  last: number;
+  until: string;
 }
 
 /** A `System:` line for the main session. */

@@ -1,0 +1,160 @@
+"""Branches, forks and summaries: what of the log is the conversation that the model is shown. No I/O."""
+
+from dataclasses import dataclass
+
+from fairlead_common.protocol.branch_entries import (
+    BranchRequestEntry,
+    CompactionEntry,
+    CompactionPreparedEntry,
+    CompactionUndoneEntry,
+    CompactRequestEntry,
+    ForkEntry,
+    LabelEntry,
+    NavigateEntry,
+    Stretch,
+)
+from fairlead_common.protocol.entries import Entry, QueuedEntry
+from fairlead_common.session_log.conversation import Item, summary_message
+from fairlead_common.session_log.state_fields import AwaitedReply, StateFields
+
+
+@dataclass(slots=True)
+class BranchFold(StateFields):
+    """The part of the fold that moves the end of the conversation, or its beginning."""
+
+    def place_of(self, entry_id: str) -> list[Stretch] | None:
+        """What the branch up to this entry lies in; None if only the log can tell.
+
+        Args:
+            entry_id: of a message of the conversation, or the first entry of the log.
+        """
+        if entry_id == self.first and self.first:
+            return []
+        item = next((each for each in self.items if each.entry_id == entry_id), None)
+        if item is None or item.seq < self.compacted_seq:
+            return None
+        if not item.seq:  # of the conversation that it was forked from
+            return [Stretch(self.fork_seq, self.fork_seq, entry_id)]
+        for number, stretch in enumerate(self.path):
+            if stretch.first <= item.seq <= stretch.last:
+                return [*self.path[:number], Stretch(stretch.first, item.seq, entry_id)]
+        return [*self.path, Stretch(self.stretch_from, item.seq, entry_id)]
+
+    def take_conversation(self, branch: "BranchFold") -> None:
+        """Take over the conversation from a fold of the entries of this branch alone."""
+        self.items = branch.items
+        self.compacted, self.compacted_seq = branch.compacted, branch.compacted_seq
+        self.left_out |= branch.left_out
+        if self.run is not None and branch.run is not None:
+            self.run.first_item = branch.run.first_item
+        self.lacks_history = False
+        self._rewritten()
+
+    def _navigate(self, entry: NavigateEntry) -> None:
+        """Go on behind the parent of `entry`. A request that asks for a message or a reply is next."""
+        request = self.requests.pop(entry.request, None)
+        if not self.is_branch_only:
+            self._cut_after(entry.parent_id or "")
+        self.path, self.stretch_from = list(entry.path), self.last_seq
+        if entry.summary:
+            self.items.append(Item(entry.id, summary_message(entry.summary, "branch"), self.last_seq))
+        self.usage = self.usage.plus(entry.usage)
+        self.pending, self.decisions, self.asked, self.hook_decisions = {}, {}, {}, {}
+        self.has_hook_context, self.hook_chars = False, 0
+        self.prepared = None
+        self._rewritten()
+        if request is None:
+            return
+        if request.action == "edit":
+            said = QueuedEntry(
+                id=request.id,
+                ts=request.ts,
+                cursor=request.cursor,
+                kind="prompt",
+                content=request.content,
+                mail_seq=request.mail_seq,
+                key=request.key,
+                sender=request.sender,
+                reply_to=request.reply_to,
+                untrusted=request.untrusted,
+            )
+            self.queue = {said.id: said} | self.queue
+        elif request.action == "regenerate":
+            self.regenerates = True
+
+    def _cut_after(self, entry_id: str) -> None:
+        """Keep the conversation up to an entry; if that is not in `items`, it lacks history."""
+        if entry_id == self.first:
+            self.items, self.compacted, self.compacted_seq = [], None, 0
+            self.lacks_history = False
+            return
+        last = max((i for i, each in enumerate(self.items) if each.entry_id == entry_id), default=None)
+        if last is None or self.items[last].seq < self.compacted_seq or self.lacks_history:
+            self.items, self.compacted, self.compacted_seq = [], None, 0
+            self.lacks_history = True
+            return
+        # What a summary kept comes behind it, and has lower sequences.
+        seq = self.items[last].seq
+        self.items = [each for i, each in enumerate(self.items) if i <= last or each.seq < seq]
+
+    def _moved_or_shortened(self, entry: Entry) -> None:
+        """Take over an entry of `branch_entries`; others change nothing here."""
+        match entry:
+            case BranchRequestEntry():
+                self.requests[entry.id] = entry
+                if entry.action == "edit":
+                    self._await_end(entry)
+            case NavigateEntry():
+                self._navigate(entry)
+            case ForkEntry():
+                self.fork, self.fork_seq = entry, self.last_seq
+                self.lacks_history = not self.is_branch_only
+                self.untrusted = self.untrusted or entry.untrusted
+                self.private = self.private or entry.private
+                self.secret = self.secret or entry.secret
+            case LabelEntry():
+                self.labels = {name: text for name, text in self.labels.items() if name != entry.entry}
+                if entry.label:
+                    self.labels[entry.entry] = entry.label
+            case CompactRequestEntry():
+                self.compact_requests[entry.id] = entry
+            case CompactionPreparedEntry():
+                self.prepared = entry
+                self.usage = self.usage.plus(entry.usage)
+            case CompactionEntry():
+                self._compact(entry)
+            case CompactionUndoneEntry():
+                self.undone.add(entry.compaction)
+                is_in_force = self.compacted is not None and self.compacted.id == entry.compaction
+                self.lacks_history = self.lacks_history or (is_in_force and not self.is_branch_only)
+            case _:
+                pass
+
+    def _compact(self, entry: CompactionEntry) -> None:
+        self.compact_requests.pop(entry.request, None)
+        self.usage = self.usage.plus(entry.usage)
+        self.prepared = None
+        if entry.id in self.undone:
+            return
+        kept = next((i for i, each in enumerate(self.items) if each.entry_id == entry.first_kept), None)
+        if kept is None:
+            # Only where history is missing already: what is kept comes with it.
+            self.lacks_history = self.lacks_history or not self.is_branch_only
+            return
+        message = summary_message(entry.summary, "conversation")
+        summary = Item(entry.id, message, self.last_seq, len(entry.summary))
+        self.compacted, self.compacted_seq = entry, self.last_seq
+        if self.run is not None:
+            self.run.first_item = max(1, self.run.first_item - kept + 1)
+        self.items = [summary, *self.items[kept:]]
+        self.weight = sum(each.size for each in self.items)
+        self.context_tokens = 0
+        self._rewritten()
+
+    def _await_end(self, entry: QueuedEntry | BranchRequestEntry) -> None:
+        self.unended.append((entry.mail_seq, entry.key or ""))
+        if entry.reply_to:
+            self.replies[entry.mail_seq] = AwaitedReply(entry.reply_to, entry.mail_seq)
+
+    def _rewritten(self) -> None:
+        self.rewrites += 1

@@ -1,0 +1,120 @@
+"""Carries out requests to go on from another entry: navigate, edit, regenerate.
+
+No run is open then. A `navigate` entry moves the end of the conversation; what the state makes of it
+(a message to say, a reply to ask for) is next, also for another owner after a kill.
+"""
+
+from typing import NamedTuple
+
+import structlog
+
+from fairlead_agent.session.history import read_tree, restore
+from fairlead_agent.session.next_step import ChangeBranch, Restore
+from fairlead_agent.session.owner import Owner
+from fairlead_agent.session.replies import Replies
+from fairlead_common.protocol.branch_entries import BranchRequestEntry, NavigateEntry, Stretch
+from fairlead_common.protocol.content import UserMessage
+from fairlead_common.protocol.entries import DroppedEntry
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.session_log.conversation import SUMMARY_SENDER, is_from_hook
+
+log = structlog.get_logger()
+
+
+class Target(NamedTuple):
+    """Where the conversation goes on: behind this entry, which `path` leads to."""
+
+    entry: str
+    path: list[Stretch]
+
+
+class Branches:
+    """Moves the end of one session's conversation."""
+
+    def __init__(self, owner: Owner, replies: Replies) -> None:
+        self._owner = owner
+        self._state = owner.state
+        self._replies = replies
+
+    async def perform(self, step: Restore | ChangeBranch) -> None:
+        """Read what was said before, or carry out a request; drop it with the reason if that cannot be."""
+        if isinstance(step, Restore):
+            async with self._owner.lock:
+                await restore(self._owner)
+            return
+        request = step.request
+        found = self._in_conversation(request) or await self._in_log(request)
+        if isinstance(found, str):
+            await self._drop(request, found)
+            return
+        async with self._owner.lock:
+            if request.id not in self._state.requests or self._state.run is not None:
+                return  # taken back meanwhile
+            await self._owner.append_locked(
+                NavigateEntry(
+                    id=new_id(),
+                    parent_id=found.entry,
+                    left="",
+                    path=found.path,
+                    request=request.id,
+                    action=request.action,
+                )
+            )
+            if self._state.lacks_history:
+                await restore(self._owner)
+        log.info("navigated", action=request.action, entry=found.entry)
+
+    def _in_conversation(self, request: BranchRequestEntry) -> Target | None:
+        """The target, where the messages that the model is shown tell all; they nearly always do."""
+        state, items = self._state, self._state.items
+        wanted = request.entry
+        if not wanted:  # of `regenerate`
+            wanted = next((each.entry_id for each in reversed(items) if _is_said(each.message)), "")
+        index = next((i for i, each in enumerate(items) if each.entry_id == wanted), None)
+        if index is None or items[index].seq < state.compacted_seq:
+            return None
+        said = _is_said(items[index].message)
+        if request.action == "edit" and not said:
+            return None
+        target = wanted
+        if request.action == "edit" or (request.action == "regenerate" and not said):
+            if index and items[index - 1].seq < state.compacted_seq:
+                return None  # the message before it is one that the summary kept
+            target = items[index - 1].entry_id if index else state.first
+        path = state.place_of(target)
+        return None if path is None else Target(target, path)
+
+    async def _in_log(self, request: BranchRequestEntry) -> Target | str:
+        tree = await read_tree(self._owner)
+        wanted = request.entry
+        if not wanted:
+            return "there is no message to reply to again"
+        if wanted not in tree:
+            return f"entry: there is no entry {wanted}"
+        kind = tree.kind(wanted)
+        if request.action == "edit" and kind != "user":
+            return f"entry: only a user message can be edited, {wanted} is none"
+        if request.action == "edit" or (request.action == "regenerate" and kind != "user"):
+            target = tree.before(wanted)
+        else:
+            target = tree.end(wanted)
+        if target not in tree:  # of the session that this one was forked from
+            return Target(target, [Stretch(self._state.fork_seq, self._state.fork_seq, target)])
+        return Target(target, tree.branch(target))
+
+    async def _drop(self, request: BranchRequestEntry, reason: str) -> None:
+        await self._replies.drop(request.mail_seq, reason)
+        await self._owner.append(
+            DroppedEntry(
+                id=new_id(),
+                reason=reason,
+                items=[request.id],
+                seqs=[request.mail_seq],
+                keys=[request.key] if request.key else [],
+            )
+        )
+
+
+def _is_said(message: object) -> bool:
+    """Whether a person or a schedule said it."""
+    return isinstance(message, UserMessage) and not is_from_hook(message) and message.sender != SUMMARY_SENDER

@@ -1,0 +1,198 @@
+"""Going on from another entry: edit, regenerate, navigate, in an idle, a running and a parked session."""
+
+from typing import Any
+
+import pytest
+
+from fairlead_agent.session.log_readers import LogReaders
+from fairlead_common.protocol.branch_entries import NavigateEntry
+from fairlead_common.protocol.content import AssistantMessage, TextBlock, UserMessage
+from fairlead_common.protocol.entries import DroppedEntry, Entry, MessageEntry, QueuedEntry, RunEndEntry
+from fairlead_common.protocol.messages import EditMessage, Navigate, Regenerate
+from fairlead_common.service.log_formats import BRANCHES
+from fairlead_common.session_log.state import SessionState
+from tests.support.memory_world import MemoryWorld
+
+
+@pytest.fixture(autouse=True)
+def all_services_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind in (1, BRANCHES))
+
+
+def said(log: list[Entry], words: str) -> str:
+    """Id of the newest message with these words."""
+    return next(
+        entry.id for entry in reversed(log) if isinstance(entry, MessageEntry) and words in str(entry.message)
+    )
+
+
+async def say(w: MemoryWorld, words: str) -> None:
+    await w.say("a", words)
+    await ended(w)
+
+
+async def ended(w: MemoryWorld) -> None:
+    """One more run than when this was called last."""
+    w.runs = getattr(w, "runs", 0) + 1  # type: ignore[attr-defined]
+    await w.settled("a", w.runs)  # type: ignore[attr-defined]
+
+
+async def shown(w: MemoryWorld, session: str = "a") -> list[str]:
+    """The conversation as the fold of the whole log has it."""
+    state = SessionState(session)
+    for seq, entry in enumerate(await w.log(session), 1):
+        state.apply(entry, seq)
+    assert not state.lacks_history
+    return [_words(item.message) for item in state.items]
+
+
+def _words(message: Any) -> str:
+    if isinstance(message, UserMessage):
+        return "".join(block.text for block in message.content if isinstance(block, TextBlock))
+    return message.text if isinstance(message, AssistantMessage) else "result"
+
+
+def asked(w: MemoryWorld) -> list[str]:
+    """What the last request to the model had of the conversation."""
+    return [str(each.get("content")) for each in w.mind.requests[-1] if each["role"] != "system"]
+
+
+async def test_an_edited_message_is_said_instead_and_what_followed_is_no_longer_shown(w: MemoryWorld) -> None:
+    await w.agent()
+    for words in ("op=P1", "op=P2", "op=P3"):
+        await say(w, words)
+    second = said(await w.log("a"), "op=P2")
+    await w.notice("a", "edit-k", EditMessage(entry=second, text="op=P4"))
+    await ended(w)
+    assert await shown(w) == ["op=P1", "done P1", "op=P4", "done P4"]
+    assert [text for text in asked(w) if "op=" in text] == ["op=P1", "op=P4"]
+
+
+async def test_the_first_message_can_be_edited(w: MemoryWorld) -> None:
+    await w.agent()
+    await say(w, "op=P1")
+    await w.notice("a", "edit-k", EditMessage(entry=said(await w.log("a"), "op=P1"), text="op=P2"))
+    await ended(w)
+    assert await shown(w) == ["op=P2", "done P2"]
+
+
+async def test_a_reply_is_made_again(w: MemoryWorld) -> None:
+    await w.agent()
+    await say(w, "op=P1")
+    await say(w, "op=P2")
+    before = len(w.mind.requests)
+    await w.notice("a", "regenerate-k", Regenerate())
+    await ended(w)
+    assert len(w.mind.requests) == before + 1
+    assert await shown(w) == ["op=P1", "done P1", "op=P2", "done P2"]
+    first = said(await w.log("a"), "done P1")
+    await w.notice("a", "regenerate-l", Regenerate(entry=first))
+    await ended(w)
+    assert await shown(w) == ["op=P1", "done P1"]
+
+
+async def test_back_to_the_other_branch(w: MemoryWorld) -> None:
+    await w.agent()
+    await say(w, "op=P1")
+    end = said(await w.log("a"), "done P1")
+    await w.notice("a", "edit-k", EditMessage(entry=said(await w.log("a"), "op=P1"), text="op=P2"))
+    await ended(w)
+    await w.notice("a", "navigate-k", Navigate(entry=end))
+    await w.wait_for("a", lambda log: isinstance(log[-1], NavigateEntry) and log[-1].action != "edit")
+    await say(w, "op=P3")
+    assert [text for text in asked(w) if "op=" in text] == ["op=P1", "op=P3"]
+
+
+async def test_an_open_run_is_aborted_first_and_what_waits_is_said_in_the_new_branch(w: MemoryWorld) -> None:
+    await w.agent()
+    await say(w, "op=P1")
+    w.tool = w.until_cancelled
+    await w.say("a", "op=P2 steps=1")
+    await w.call_runs()
+    await w.say("a", "op=P3", "followup")
+    await w.wait_for("a", lambda log: any(isinstance(each, QueuedEntry) for each in log))
+    await w.notice("a", "navigate-k", Navigate(entry=said(await w.log("a"), "done P1")))
+    await w.run_end("a", 3)
+    log = await w.log("a")
+    assert [each.outcome for each in log if isinstance(each, RunEndEntry)] == [
+        "completed",
+        "aborted",
+        "completed",
+    ]
+    assert await shown(w) == ["op=P1", "done P1", "op=P3", "done P3"]
+    assert len(w.calls) == 1
+
+
+async def test_a_parked_run_is_left_and_its_approval_is_void(w: MemoryWorld) -> None:
+    await w.agent(settings={"agents.main.mode": "ask"})
+    await w.say("a", "op=P1 steps=1")
+    asked_for = await w.approval("a")
+    first = said(await w.log("a"), "op=P1")
+    await w.notice("a", "edit-k", EditMessage(entry=first, text="op=P2"))
+    await w.wait_for("a", lambda log: "done P2" in str(log[-2:]))
+    state = SessionState("a")
+    for seq, entry in enumerate(await w.log("a"), 1):
+        state.apply(entry, seq)
+    assert asked_for.id in state.settled_approvals
+    assert w.calls == []
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "reason"),
+    [
+        ("edit-k", EditMessage(entry="nosuch", text="x"), "entry: there is no entry nosuch"),
+        ("navigate-k", Navigate(entry="nosuch"), "entry: there is no entry nosuch"),
+    ],
+)
+async def test_an_entry_that_is_not_there_changes_nothing(
+    w: MemoryWorld, name: str, body: object, reason: str
+) -> None:
+    await w.agent()
+    await say(w, "op=P1")
+    seq = await w.notice("a", name, body)
+    log = await w.wait_for("a", lambda log: isinstance(log[-1], DroppedEntry))
+    dropped = log[-1]
+    assert isinstance(dropped, DroppedEntry)
+    assert (dropped.reason, dropped.seqs) == (reason, [seq])
+    assert await shown(w) == ["op=P1", "done P1"]
+
+
+async def test_a_reply_cannot_be_edited(w: MemoryWorld) -> None:
+    await w.agent()
+    await say(w, "op=P1")
+    reply = said(await w.log("a"), "done P1")
+    await w.notice("a", "edit-k", EditMessage(entry=reply, text="x"))
+    log = await w.wait_for("a", lambda log: isinstance(log[-1], DroppedEntry))
+    assert "only a user message can be edited" in str(log[-1])
+
+
+async def test_nothing_happens_once_the_conversation_has_gone_on(w: MemoryWorld) -> None:
+    await w.agent()
+    await say(w, "op=P1")
+    log = await w.log("a")
+    leaf = said(log, "done P1")
+    await say(w, "op=P2")
+    await w.notice("a", "edit-k", EditMessage(entry=said(log, "op=P1"), text="op=P3", leaf=leaf))
+    log = await w.wait_for("a", lambda log: isinstance(log[-1], DroppedEntry))
+    assert f"leaf: {leaf} is not the last message any more" in str(log[-1])
+    await w.notice(
+        "a", "edit-l", EditMessage(entry=said(log, "op=P1"), text="op=P4", leaf=said(log, "done P2"))
+    )
+    await ended(w)
+    assert await shown(w) == ["op=P4", "done P4"]
+
+
+async def test_a_new_owner_finds_the_same_conversation(w: MemoryWorld) -> None:
+    first = await w.agent()
+    for words in ("op=P1", "op=P2"):
+        await say(w, words)
+    log = await w.log("a")
+    await w.notice("a", "edit-k", EditMessage(entry=said(log, "op=P2"), text="op=P3"))
+    await ended(w)
+    await w.notice("a", "navigate-k", Navigate(entry=said(log, "done P2")))
+    await w.wait_for("a", lambda log: isinstance(log[-1], NavigateEntry))
+    await first.kill()
+    await w.agent("agent-2")
+    await w.say("a", "op=P4")
+    await w.run_end("a", 4, timeout_s=60)
+    assert [text for text in asked(w) if "op=" in text] == ["op=P1", "op=P2", "op=P4"]
