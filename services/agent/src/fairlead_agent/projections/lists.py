@@ -43,7 +43,7 @@ READ_AT_ONCE: Final = 500  # summaries; each is about 1 kB
 GetWindow = Callable[[str, AgentConfig], Window]
 
 
-class Row(NamedTuple):
+class ListRow(NamedTuple):
     """What is to be written under a key.
 
     Fields:
@@ -89,7 +89,7 @@ class Projections:
         self._window = window
         self._bucket = Bucket(bus, subjects.BUCKET_SESSIONS)
         self._config = config
-        self._waiting: dict[str, Row | None] = {}  # by key; None to remove it
+        self._waiting: dict[str, ListRow | None] = {}  # by key; None to remove it
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._before: dict[str, set[str]] = {}  # by key of a session: approvals that are written before it
         self._known: LruCache[str, ProjectedState] = LruCache(MAX_KNOWN)  # what this process wrote last
@@ -106,7 +106,7 @@ class Projections:
             self._no_delay(key)
         else:
             self._delay(key, settled=settled)
-        self._waiting[key] = Row(msgspec.json.encode(summary), state.last_seq, settled)
+        self._waiting[key] = ListRow(msgspec.json.encode(summary), state.last_seq, settled)
         approvals = [*(request.id for request in state.approvals.values()), *state.settled_approvals]
         self._before.setdefault(key, set()).update(map(approval_key, approvals))
         for request in state.approvals.values():
@@ -129,7 +129,7 @@ class Projections:
                 grants=request.grants,
                 tainted=request.tainted,
             )
-            self._waiting[approval_key(request.id)] = Row(msgspec.json.encode(approval))
+            self._waiting[approval_key(request.id)] = ListRow(msgspec.json.encode(approval))
         for approval_id in state.settled_approvals:
             self._waiting[approval_key(approval_id)] = None
         state.settled_approvals.clear()
@@ -262,7 +262,7 @@ class Projections:
             self._before.pop(key, None)
         return bool(before)
 
-    async def _write_one(self, key: str, row: Row | None) -> None:
+    async def _write_one(self, key: str, row: ListRow | None) -> None:
         try:
             await self._write(key, row)
         except FairleadError as error:
@@ -273,7 +273,7 @@ class Projections:
             del self._busy[key]
             self._wake.set()
 
-    async def _write(self, key: str, row: Row | None) -> None:
+    async def _write(self, key: str, row: ListRow | None) -> None:
         if row is None:
             await self._settle(key)
         elif row.last_seq:
@@ -318,7 +318,7 @@ class Projections:
                 continue
             return
 
-    async def _bring_forward(self, key: str, row: Row) -> None:
+    async def _bring_forward(self, key: str, row: ListRow) -> None:
         """Write a summary, unless a newer one is there, or the session was deleted since."""
         known = self._known.get(key)  # after our own last write there is nothing to read
         while True:
