@@ -118,10 +118,10 @@ def replies(log: list[object]) -> list[AssistantMessage]:
     return [each for each in log if isinstance(each, AssistantMessage)]
 
 
-async def test_answer_that_the_limit_cut_ends_truncated_and_the_session_goes_on(
+async def test_answer_that_the_limit_cuts_twice_ends_truncated_and_the_session_goes_on(
     w: World, model: StrictModel, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model.answers = [text("The first ha", finish="length"), text("lf of it")]
+    model.answers = [text("The fir", finish="length"), text("st ha", finish="length"), text("lf of it")]
     answers: list[dict[str, object]] = []
     await w.bus.subscribe("answers.cut", lambda delivery: answers.append(json.loads(delivery.data)))
     async with agent_service(nats_server, monkeypatch):
@@ -135,7 +135,9 @@ async def test_answer_that_the_limit_cut_ends_truncated_and_the_session_goes_on(
             while not answers:
                 await asyncio.sleep(0.02)
     assert (answers[0]["outcome"], answers[0]["text"]) == ("truncated", "The first ha")
-    assert [each["content"] for each in model.last()[1:]] == ["tell me", "The first ha", "go on"]
+    shown = [each["content"] for each in model.last()[1:]]
+    assert [*shown[:2], *shown[3:]] == ["tell me", "The fir", "st ha", "go on"]
+    assert "cut off at the output limit" in shown[2]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +150,6 @@ async def test_answer_that_the_limit_cut_ends_truncated_and_the_session_goes_on(
             "refusal",
             "refused to answer",
         ),
-        (text("Wait a", finish="pause_turn"), "reply_paused", "paused this reply"),
     ],
 )
 async def test_reply_that_was_stopped_is_no_success_and_says_why(

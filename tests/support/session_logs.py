@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from fairlead_common.protocol.content import (
     AssistantMessage,
     MessageSource,
+    StopReason,
     TextBlock,
     ToolCallBlock,
     ToolResultMessage,
@@ -142,12 +143,13 @@ class LogWriter:
             for n in range(self._draw(st.integers(0, 2)))
         ]
         text = self._draw(st.sampled_from(["", "fine", "HEARTBEAT_OK"]))
+        ended: StopReason = "tool_use" if calls else self._draw(st.sampled_from(["stop", "length"]))
         self._add(
             MessageEntry,
             message=AssistantMessage(
                 content=[TextBlock(text=text), *calls],
                 model="m",
-                stop_reason="tool_use" if calls else "stop",
+                stop_reason=ended,
                 usage=Usage(input_tokens=3, output_tokens=2),
             ),
         )

@@ -35,7 +35,7 @@ def request_of(conversation: Conversation, number: int, context: Context) -> Mod
     again = conversation.asks_again and number == len(conversation.requests) - 1
     return ModelRequest(
         model="m",
-        messages=[*context.messages, CONTINUE] if again else context.messages,
+        messages=[*context.messages, CONTINUE["empty"]] if again else context.messages,
         system=conversation.system,
         tools=Tools(conversation.tools, ["full"]).schemas,
         thinking=conversation.thinking,

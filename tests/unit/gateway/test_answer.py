@@ -79,9 +79,18 @@ def test_answer_ends_with_the_first_reply_without_calls() -> None:
     answer = begun()
     list(answer.entry(13, reply("m1", "one", calls=True)))
     assert not answer.done
-    list(answer.entry(14, reply("m2", "two", stop="length")))
-    assert answer.finish == "length"
+    list(answer.entry(14, reply("m2", "two")))
+    assert answer.finish == "stop"
     assert list(answer.entry(15, reply("m3", "three"))) == []
+
+
+def test_answer_that_is_cut_off_goes_on_once_without_a_break() -> None:
+    answer = begun()
+    said = text(list(answer.entry(13, reply("m1", "The first ha", stop="length"))))
+    assert not answer.done
+    said += text(list(answer.live(words("m2", 0, "lf "))))
+    said += text(list(answer.entry(14, reply("m2", "lf of it", stop="length"))))
+    assert (said, answer.finish) == ("The first half of it", "length")
 
 
 def test_reply_that_was_cut_waits_for_the_end_of_the_run() -> None:

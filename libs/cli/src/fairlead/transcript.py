@@ -114,7 +114,8 @@ class Transcript:
         full = message.text
         said = self._said.pop(entry_id, "")
         rest = full[len(said) :] if full.startswith(said) else f"\n{full}"
-        return rest if not full or full.endswith("\n") else f"{rest}\n"
+        whole = not full or full.endswith("\n") or self._view.goes_on  # the rest of it comes next
+        return rest if whole else f"{rest}\n"
 
     def result(self, session: str) -> Json:
         """The last line of `--output-format json` and `stream-json`."""

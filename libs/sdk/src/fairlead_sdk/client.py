@@ -148,7 +148,7 @@ class Client:
         A limit on the time is the caller's: `asyncio.timeout`. The run goes on when the caller leaves.
         """
         stored = await self.prompt(session, text, key=key)
-        said, begun = "", False
+        said, begun, unfinished = "", False, False
         async for event in self.events(session, after=max(0, stored.seq - 1)):
             entry = event.data.get("entry") if event.type == "entry" else None
             if event.type == "session_deleted":
@@ -163,8 +163,8 @@ class Client:
                     return Answer(outcome="completed" if said.strip() else "failed", text=said)
             elif message.get("role") == "assistant":
                 if begun:
-                    blocks = message["content"]
-                    said = "".join(block["text"] for block in blocks if block["type"] == "text")
+                    text = "".join(b["text"] for b in message["content"] if b["type"] == "text")
+                    said, unfinished = said + text if unfinished else text, _is_unfinished(message)
             elif stored.seq not in entry.get("seqs", ()):
                 continue
             elif entry["type"] == "dropped" and not entry.get("repeats"):
@@ -352,3 +352,11 @@ def _unreachable(error: Exception) -> UnavailableError:
 
 def _seconds(text: str) -> float:
     return float(text) if text.isdecimal() else 0.0
+
+
+def _is_unfinished(reply: dict[str, Any]) -> bool:
+    """Whether the next reply is the rest of this one: it was cut off at a limit, or paused."""
+    has_calls = any(block["type"] == "tool_call" for block in reply["content"])
+    return reply.get("error_code") == "reply_paused" or (
+        reply.get("stop_reason") == "length" and not has_calls
+    )

@@ -70,7 +70,7 @@ def test_an_input_ends_in_its_view_when_the_fold_ends_it_or_has_its_answer(write
             if view.begun and view.end is None:
                 assert state.run is not None or state.parked
                 assert view.parked == state.parked
-                assert view.answer == (state.last_answer.text if state.last_answer else "")
+                assert view.answer == state.answer_text
                 asked = {each for each in state.approvals if int(each[1:]) > view.begun_seq}
                 assert asked == set(view.approvals)
         assert late == view

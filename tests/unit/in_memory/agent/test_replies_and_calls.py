@@ -73,7 +73,7 @@ async def test_a_reply_that_was_stopped_is_no_success(
     w: MemoryWorld, finish: dict[str, str], outcome: str, code: str
 ) -> None:
     await w.agent()
-    w.mind.answers.append(text("half of it", **finish))
+    w.mind.answers += [text("half of it", **finish)] * 2
     await w.say("a", "op=P1")
     ended = await end(w)
     assert (ended.outcome, ended.error_code) == (outcome, code)

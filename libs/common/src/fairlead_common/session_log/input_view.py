@@ -20,6 +20,8 @@ from fairlead_common.session_log.rules import (
     PARKED_OUTCOMES,
     answers_before,
     approvals_closed_by,
+    continuation,
+    is_unfinished,
     named,
     reply_outcome,
 )
@@ -56,6 +58,7 @@ class InputView:
         approvals: open requests of its run.
         quiet: its run was a heartbeat that found nothing to do.
         parked: its run waits for a person.
+        goes_on: the model is asked to go on after its last reply, without a word from anyone.
         duration_ms: of the runs, without the time that they were parked.
     """
 
@@ -72,6 +75,7 @@ class InputView:
     quiet: bool = False
     parked: bool = False
     duration_ms: int = 0
+    goes_on: bool = False
     end: InputEnd | None = None
     _last: AssistantMessage | None = None
     _since_ms: int = 0
@@ -134,8 +138,10 @@ class InputView:
             del self.approvals[approval_id]
         match entry:
             case MessageEntry(message=AssistantMessage() as message):
-                self._last, self.answer = message, message.text
-                self.last_words = message.text or self.last_words
+                is_rest = is_unfinished(self._last)
+                self.goes_on = bool(continuation(message, self._last))
+                self._last, self.answer = message, f"{self.answer}{message.text}" if is_rest else message.text
+                self.last_words = self.answer or self.last_words
                 self.model = message.model or self.model
                 self._usage = self._usage.plus(message.usage)
                 self._replies += 1

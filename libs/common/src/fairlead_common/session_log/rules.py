@@ -1,9 +1,9 @@
 """What single entries mean: the rules that the fold and all views of a log share."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from fairlead_common.protocol.content import AssistantMessage, ToolResultMessage, UserMessage
+from fairlead_common.protocol.content import AssistantMessage, Message, ToolResultMessage, UserMessage
 from fairlead_common.protocol.entries import (
     ApprovalEntry,
     DeletedEntry,
@@ -105,6 +105,49 @@ def reply_outcome(answer: AssistantMessage | None) -> ReplyOutcome:
         text = "The model returned an empty reply, also after it was asked to continue."
         return ReplyOutcome("failed", text, "empty_reply")
     return ReplyOutcome("completed")
+
+
+Continuation = Literal["", "empty", "cut", "paused"]
+PAUSED: Final = "reply_paused"
+
+
+def continuation(answer: Message | None, before: Message | None) -> Continuation:
+    """Why the model is asked to go on after its reply `answer`, without a word from anyone; empty: it is not.
+
+    Once after a reply that was empty, and once after one that the output limit cut off outside of a call;
+    each time after one that its provider paused.
+
+    Args:
+        before: the message before that reply.
+    """
+    if not isinstance(answer, AssistantMessage) or answer.tool_calls:
+        return ""
+    if answer.error_code == PAUSED:
+        return "paused"
+    if answer.stop_reason == "length":
+        return "" if _is_cut(before) else "cut"
+    return "empty" if _is_empty(answer) and not _is_empty(before) else ""
+
+
+def is_unfinished(reply: Message | None) -> bool:
+    """Whether a reply that follows this one is the rest of it."""
+    return _is_cut(reply) or (isinstance(reply, AssistantMessage) and reply.error_code == PAUSED)
+
+
+def _is_cut(message: Message | None) -> bool:
+    return (
+        isinstance(message, AssistantMessage) and message.stop_reason == "length" and not message.tool_calls
+    )
+
+
+def _is_empty(message: Message | None) -> bool:
+    """Whether it is a reply that ended by itself, without words and calls; it may have thoughts."""
+    return (
+        isinstance(message, AssistantMessage)
+        and message.stop_reason == "stop"
+        and not message.tool_calls
+        and not message.text.strip()
+    )
 
 
 def named(seq: int, key: str, seqs: Iterable[int], keys: Iterable[str]) -> bool:

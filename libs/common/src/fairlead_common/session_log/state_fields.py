@@ -13,7 +13,6 @@ from fairlead_common.protocol.branch_entries import (
 )
 from fairlead_common.protocol.content import (
     AssistantMessage,
-    Message,
     ToolCallBlock,
     Usage,
 )
@@ -25,6 +24,7 @@ from fairlead_common.protocol.entries import (
     ToolListEntry,
 )
 from fairlead_common.session_log.conversation import Item, LeftOut, Run
+from fairlead_common.session_log.rules import Continuation, continuation, is_unfinished
 from fairlead_common.session_log.settings import Settings
 from fairlead_common.session_log.system_events import Wakes
 
@@ -155,13 +155,13 @@ class StateFields(Settings):
         """Whether the conversation waits for the model."""
         if self.pending or not self.items:
             return False
-        return self.asks_again or not isinstance(self.items[-1].message, AssistantMessage)
+        return bool(self.continuation) or not isinstance(self.items[-1].message, AssistantMessage)
 
     @property
-    def asks_again(self) -> bool:
-        """Whether the last reply was empty and the one before was not: the model is asked to continue."""
-        before = self.items[-2].message if len(self.items) > 1 else None
-        return bool(self.items) and _is_empty(self.items[-1].message) and not _is_empty(before)
+    def continuation(self) -> Continuation:
+        """Why the model is asked to go on after its last reply; see `rules.continuation`."""
+        last, before = (self.items[-n].message if len(self.items) >= n else None for n in (1, 2))
+        return continuation(last, before)
 
     @property
     def can_retry(self) -> bool:
@@ -216,17 +216,17 @@ class StateFields(Settings):
         return message if isinstance(message, AssistantMessage) else None
 
     @property
+    def answer_text(self) -> str:
+        """The words of the last reply, and of those before it that it is the rest of."""
+        words: list[str] = []
+        for item in reversed(self.items):
+            if not isinstance(item.message, AssistantMessage) or (words and not is_unfinished(item.message)):
+                break
+            words.append(item.message.text)
+        return "".join(reversed(words))
+
+    @property
     def waiting(self) -> set[int]:
         """Sequences of the input that is not said yet."""
         queued = {item.mail_seq for item in self.queue.values()}
         return queued | {request.mail_seq for request in self.requests.values()}
-
-
-def _is_empty(message: Message | None) -> bool:
-    """Whether it is a reply that ended by itself, without words and calls; it may have thoughts."""
-    return (
-        isinstance(message, AssistantMessage)
-        and message.stop_reason == "stop"
-        and not message.tool_calls
-        and not message.text.strip()
-    )

@@ -30,7 +30,7 @@ async def collect(hooks: SessionHooks, state: SessionState) -> HookContextEntry 
         QuestionDroppedError: the request is not to be made now.
     """
     asked = hooks.that(CONTEXT)
-    if not asked or state.has_hook_context or state.asks_again or state.run is None or not state.items:
+    if not asked or state.has_hook_context or state.continuation or state.run is None or not state.items:
         return None
     if state.hook_chars >= MAX_RUN_CHARS:
         log.info("hooks_skipped", method=CONTEXT, why=f"they added {state.hook_chars} characters to this run")

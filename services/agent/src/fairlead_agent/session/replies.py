@@ -62,12 +62,11 @@ class Replies:
         """
         state = self._owner.state
         self._sent.intersection_update(state.replies)
-        said = state.last_answer
         answer = Answer(
             session=state.session,
             run_id=state.run.run_id if state.run else "",
             outcome=outcome,
-            text=said.text if said else "",
+            text=state.answer_text,
             error=error,
         )
         for seq in [each for each in state.replies if each not in self._sent] if of_queue else self.open():

@@ -28,6 +28,7 @@ from fairlead_common.protocol.content import (
     blocks_of,
 )
 from fairlead_common.session_log.conversation import Item, LeftOut
+from fairlead_common.session_log.rules import PAUSED, is_unfinished
 
 BYTES_PER_TOKEN: Final = 4
 TOKENS_PER_IMAGE: Final = 1500
@@ -37,12 +38,20 @@ LEFT_OUT_RESULT: Final = "[This result was left out: the model cannot take it. A
 MAX_RAW_CHARS: Final = 2000  # of arguments that could not be read, shown to the model that wrote them
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 
-# Said once after an empty reply. It is no part of the conversation: the reply that follows stands for itself.
-CONTINUE: Final = UserMessage(
-    content=[
-        TextBlock(text="Your last reply was empty. Please continue, or say briefly what you did and found.")
-    ]
-)
+# What the model is told when it is asked to go on after its reply, by `rules.continuation`. After an empty
+# reply that is no part of the conversation: the reply that follows stands for itself.
+CONTINUE: Final[Mapping[str, UserMessage]] = {
+    reason: UserMessage(content=[TextBlock(text=words)])
+    for reason, words in (
+        ("empty", "Your last reply was empty. Please continue, or say briefly what you did and found."),
+        (
+            "cut",
+            "Your reply was cut off at the output limit. Go on exactly where it stopped, without repeating "
+            "anything; be brief, there is room for one more reply of that length.",
+        ),
+        ("paused", "Your reply was paused before it was complete. Go on exactly where it stopped."),
+    )
+}
 
 _encode = msgspec.json.encode
 
@@ -65,15 +74,29 @@ class View(NamedTuple):
     rewrites: int = 0
 
 
-def transform_context(items: Iterable[Item], view: View) -> list[Message]:
+def transform_context(items: Iterable[Item], view: View, before: Message | None = None) -> list[Message]:
     """The messages as a model is shown them: pure, and message by message.
 
     What it cannot take is replaced by words: messages and images that are left out, arguments that are no
     JSON, names of tools that no provider takes. Statuses of results are part of their words. Ids and thoughts
     that only models of another family can read are dropped, and so are replies that say nothing.
+
+    Args:
+        before: the message before the first of `items`.
     """
-    shown = (_shown(item.message, view, view.left_out.get(item.entry_id)) for item in items)
-    return [message for message in shown if message is not None]
+    made: list[Message] = []
+    for item in items:
+        # A reply and its rest: what the model was told in between is shown as it was then.
+        if isinstance(item.message, AssistantMessage) and is_unfinished(before):
+            made.append(CONTINUE["paused" if _is_paused(before) else "cut"])
+        message = _shown(item.message, view, view.left_out.get(item.entry_id))
+        made += [] if message is None else [message]
+        before = item.message
+    return made
+
+
+def _is_paused(message: Message | None) -> bool:
+    return isinstance(message, AssistantMessage) and message.error_code == PAUSED
 
 
 @dataclass(slots=True)
@@ -98,7 +121,8 @@ class Context:
         if view._replace(left_out=self.view.left_out) != self.view:
             self.messages, self.count, self.tokens = [], 0, 0
         self.view = view
-        new = transform_context(items[max(self.count, view.first) :], view)
+        first = max(self.count, view.first)
+        new = transform_context(items[first:], view, items[first - 1].message if first else None)
         self.messages += new
         self.tokens += sum(map(shown_tokens, new))
         self.count = len(items)

@@ -149,9 +149,10 @@ class ModelTurn:
         needed = context.tokens + others
         self._check_size(needed, window)
         room = window.room(needed)
+        reason = self._state.continuation
         request = ModelRequest(
             model=name,
-            messages=[*context.messages, CONTINUE] if self._state.asks_again else context.messages,
+            messages=[*context.messages, CONTINUE[reason]] if reason else context.messages,
             system=system,
             tools=tools,
             thinking=self._state.thinking or profile.thinking,

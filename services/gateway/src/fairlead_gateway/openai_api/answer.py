@@ -47,6 +47,7 @@ class ChatAnswer:
         self._log_seq = 0
         self._early: list[MessageUpdate] = []  # heard before the log entries that they came after
         self._said = False
+        self._goes_on = False  # what is said next is the rest of the reply before it
         self._message = ""  # the one that is being written
         self._whole: set[str] = set()  # those that the log has: what is heard of them comes late
         self._pieces_seen = 0
@@ -134,7 +135,9 @@ class ChatAnswer:
         first = not self._text
         yield from self._say(self._text.rest(message.text), first=first)
         self._next()
-        # An empty reply is no answer yet: the model is asked to continue.
+        self._goes_on = self._view.goes_on and bool(message.text)
+        if self._view.goes_on:  # it was empty or cut off: the model is asked to go on
+            return
         if not message.tool_calls and message.text.strip() and message.stop_reason in ("stop", "length"):
             self.finish = "length" if message.stop_reason == "length" else "stop"
 
@@ -185,7 +188,8 @@ class ChatAnswer:
     def _say(self, text: str, *, first: bool) -> Iterator[AnswerPiece]:
         """Send words; the first ones of a message are set apart from those of the message before it."""
         if text:
-            yield AnswerPiece("content", SEPARATOR + text if first and self._said else text)
+            apart = first and self._said and not self._goes_on
+            yield AnswerPiece("content", SEPARATOR + text if apart else text)
             self._said = True
 
     def _think(self, text: str) -> Iterator[AnswerPiece]:

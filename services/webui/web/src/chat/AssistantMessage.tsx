@@ -39,7 +39,7 @@ export const AssistantMessage = memo(function AssistantMessage({
         }
       })}
       {message.stop_reason === "length" && (
-        <p className={styles.gap}>The reply reached its length limit and ends here.</p>
+        <p className={styles.gap}>This part of the reply ends at its length limit.</p>
       )}
       {message.error && <p className={styles.error}>{message.error}</p>}
     </article>
