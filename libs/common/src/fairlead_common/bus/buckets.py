@@ -241,9 +241,13 @@ class Leases:
         """The id of this process, as a holder."""
         return self._holder.boot
 
+    def is_ours(self, holder: LeaseHolder) -> bool:
+        """Whether `holder` is this process or an earlier one of this worker."""
+        return holder.worker == self._holder.worker
+
     def has_replaced(self, holder: LeaseHolder) -> bool:
         """Whether `holder` is an earlier process of this worker."""
-        return holder.worker == self._holder.worker and holder.boot != self._holder.boot
+        return self.is_ours(holder) and holder.boot != self._holder.boot
 
     async def acquire(self, key: str, *, gone: str = "") -> Lease | None:
         """The lease, or None while another process holds it.

@@ -121,12 +121,11 @@ class Sweeper:
         if self._lease is not None:
             self._lease = await self._leases.renew(self._lease)
             return self._lease is not None
-        self._lease = await self._leases.acquire(_LEASE)
-        if self._lease is None:
-            holder = await self._leases.holder(_LEASE)
-            if holder is None or not holder.answers or not await self._owners.is_gone(holder.boot):
-                return False
-            self._lease = await self._leases.acquire(_LEASE, gone=holder.boot)
+        holder = await self._leases.holder(_LEASE)  # a read, for this is asked every second
+        others = holder is not None and not self._leases.is_ours(holder)
+        if holder and others and not (holder.answers and await self._owners.is_gone(holder.boot)):
+            return False
+        self._lease = await self._leases.acquire(_LEASE, gone=holder.boot if holder else "")
         if self._lease is None:
             return False
         stored = await self._bucket.get(_POSITION)
