@@ -31,6 +31,20 @@ class PromptStored(msgspec.Struct, frozen=True, kw_only=True):
     key: str
 
 
+class BranchChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """The conversation goes on behind another entry.
+
+    Fields:
+        key: idempotency key of the request.
+        entry: the entry behind which it goes on. leaf: the entry that moved it, the last one now.
+    """
+
+    seq: Seq
+    key: str
+    entry: str
+    leaf: str
+
+
 class MoveStored(msgspec.Struct, frozen=True, kw_only=True):
     """JetStream has stored the wish; the next calls go to `host`."""
 

@@ -16,6 +16,7 @@ from fairlead_gateway.operation import ID_PATTERN, Operation, Parameter, Schema
 from fairlead_gateway.scheduling import routes as scheduling
 from fairlead_gateway.sessions import (
     approvals,
+    branches,
     prompts,
     run_retry,
     session_lookup,
@@ -27,6 +28,11 @@ from fairlead_gateway.sessions import (
 _KEY_TEXT: Final = (
     "The same key and words again are the same prompt, however often they are sent. The key may also come as "
     "the header Idempotency-Key; if it comes twice, both must be the same."
+)
+_BRANCH_TEXT: Final = (
+    "200 once it is done, 202 if that takes longer than 10 s. An open run is aborted first; what is queued "
+    "is said in the new branch. With `leaf`, the id of the last message that the caller knows, it is 409 "
+    "if the conversation has gone on since. Nothing is removed: the branch that is left stays in the log."
 )
 _LAST_EVENT: Final = {"type": "string", "pattern": r"^[0-9]{1,18}-[0-9]{1,18}(-[0-9]{1,3})?$"}
 
@@ -123,7 +129,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "PATCH",
         "/api/sessions/{session}",
         sessions.change,
-        "change the title, mode, model or sandbox",
+        "change settings of a session: title, mode, model, sandbox, rules, work mode, how lists show it",
         {202: responses.Stored},
         body=sessions.SessionChange,
         problems=(404, 507),
@@ -159,6 +165,49 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body_required=False,
         problems=(404, 507),
         details="Ignored while a run is open or an approval is pending, and if the last run has its answer.",
+    ),
+    *(
+        Operation(
+            "POST",
+            f"/api/sessions/{{session}}/{name}",
+            endpoint,
+            text,
+            {200: responses.BranchChanged, 202: responses.PromptStored},
+            body=body,
+            body_required=name != "regenerate",
+            problems=(404, 409, 507),
+            details=_BRANCH_TEXT,
+        )
+        for name, endpoint, text, body in (
+            (
+                "navigate",
+                branches.navigate,
+                "go on behind another entry, on any branch",
+                branches.NavigateBody,
+            ),
+            ("edit", branches.edit, "say something else instead of a user message", branches.EditBody),
+            ("regenerate", branches.regenerate, "have the model reply again", branches.RegenerateBody),
+        )
+    ),
+    Operation(
+        "POST",
+        "/api/sessions/{session}/label",
+        branches.label,
+        "name an entry, for people",
+        {202: responses.PromptStored},
+        body=branches.LabelBody,
+        problems=(404, 507),
+    ),
+    Operation(
+        "POST",
+        "/api/sessions/{session}/fork",
+        branches.fork,
+        "a new session that begins with the conversation of this one, up to an entry",
+        {201: Session},
+        body=branches.ForkBody,
+        body_required=False,
+        problems=(403, 404, 409, 507),
+        details="It needs this session never again. Settings are inherited; what was granted is not.",
     ),
     Operation(
         "POST",
