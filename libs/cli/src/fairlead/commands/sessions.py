@@ -46,10 +46,11 @@ def ls(limit: int, query: str, everything: bool, as_json: bool, url: str | None)
 
 @sessions.command("show")
 @click.argument("session")
+@click.option("--all", "everything", is_flag=True, help="Include other branches, and the ids of entries.")
 @JSON
 @URL
-def show(session: str, as_json: bool, url: str | None) -> None:
-    """Show the conversation and the tool calls of a session."""
+def show(session: str, everything: bool, as_json: bool, url: str | None) -> None:
+    """Show the conversation and the tool calls of a session: the branch that goes on."""
     from urllib.parse import quote
 
     from fairlead.access import open_client
@@ -75,9 +76,25 @@ def show(session: str, as_json: bool, url: str | None) -> None:
         f"mode {about.get('mode')}, {sandbox_in_words(about.get('sandbox'))}, "
         f"{usage.get('input_tokens', 0)} + {usage.get('output_tokens', 0)} tokens{_cost(usage)}"
     )
+    on_branch = _branch(entries)
     for entry in entries:
-        for line in _told(entry):
-            click.echo(line)
+        if everything or entry["id"] in on_branch:
+            lines = _told(entry)
+            if everything and lines:
+                click.echo(f"{'' if entry['id'] in on_branch else '(other branch) '}{entry['id']}")
+            for line in lines:
+                click.echo(line)
+
+
+def _branch(entries: list[dict[str, Any]]) -> set[str]:
+    """Ids of the entries that the last one follows."""
+    parents = {entry["id"]: entry.get("parent_id") for entry in entries if "id" in entry}
+    found: set[str] = set()
+    at = next(reversed(parents), None)
+    while at is not None and at not in found:
+        found.add(at)
+        at = parents.get(at)
+    return found
 
 
 def _cost(usage: dict[str, Any]) -> str:
@@ -233,6 +250,12 @@ def _told(entry: dict[str, Any]) -> list[str]:
             outcome = message["outcome"]
             ended = how_it_ended(outcome)
             return [f"  <- {message['name']} {ended} {_line(_text(outcome['content']), 100)}".rstrip()]
+        case "fork", _:
+            return [f"[forked from {entry['origin']}]"]
+        case "navigate", _ if entry.get("summary"):
+            return [f"[summary of another branch]\n{entry['summary']}"]
+        case "compaction", _:
+            return [f"[summary of what was said before, for the model]\n{entry['summary']}"]
         case "run_end", _:
             error = f": {entry['error']}" if entry.get("error") else ""
             return [f"[{entry['outcome']}{error}]"]

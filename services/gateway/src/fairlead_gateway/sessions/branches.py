@@ -39,7 +39,7 @@ from fairlead_gateway.sessions.transcript import placed
 CARRIED_OUT_WITHIN_S: Final = 10.0
 _FORK_WITHIN_S: Final = 25.0
 Wanted = Annotated[EntryId, msgspec.Meta(min_length=1)]
-Action = Literal["navigate", "edit", "regenerate"]
+_Action = Literal["navigate", "edit", "regenerate"]
 T = TypeVar("T", bound=msgspec.Struct)
 
 
@@ -138,7 +138,7 @@ def _session(request: Request) -> str:
 
 
 async def _request(
-    request: Request, action: Action, wish: Navigate | EditMessage | Regenerate, key: str | None
+    request: Request, action: _Action, wish: Navigate | EditMessage | Regenerate, key: str | None
 ) -> Response:
     """200 when it is carried out, 202 when that takes longer, a summary for example.
 
