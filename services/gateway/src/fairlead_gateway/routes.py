@@ -4,8 +4,9 @@ from typing import Final
 
 from starlette.requests import Request
 
+from fairlead_common.protocol.credentials import NAME_PATTERN, RECIPIENT_PATTERN
 from fairlead_common.protocol.projections import Session
-from fairlead_gateway import responses
+from fairlead_gateway import credentials, responses
 from fairlead_gateway.events import change_stream, event_stream
 from fairlead_gateway.events.event_types import SESSION_EVENT
 from fairlead_gateway.http import downloads, health, login
@@ -42,6 +43,14 @@ def _number(name: str, text: str, least: int, most: int | None = None) -> Parame
     if most is not None:
         schema["maximum"] = most
     return Parameter(name, schema, text)
+
+
+_CREDENTIAL: Final = Parameter(
+    "name", {"type": "string", "pattern": NAME_PATTERN}, "name of a credential", "path"
+)
+_FOR: Final = Parameter(
+    "for", {"type": "string", "pattern": RECIPIENT_PATTERN}, "who can open it; default: `agent`"
+)
 
 
 def _message(kind: str, text: str) -> Operation:
@@ -290,6 +299,42 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         kind="text/event-stream",
     ),
     Operation("GET", "/api/agents", health.agents, "the configured agents", {200: responses.AgentList}),
+    Operation(
+        "GET",
+        "/api/credentials",
+        credentials.listing,
+        "stored credentials and their tests, never their values",
+        {200: responses.CredentialList},
+    ),
+    Operation(
+        "PUT",
+        "/api/credentials/{name}",
+        credentials.put,
+        "store a credential, or replace its value; needs the right `admin`",
+        {200: responses.CredentialStored},
+        body=credentials.CredentialBody,
+        parameters=(_CREDENTIAL,),
+        problems=(404, 409, 507),
+        details="The value is sealed to its recipient before it is stored, and used from then on.",
+    ),
+    Operation(
+        "DELETE",
+        "/api/credentials/{name}",
+        credentials.remove,
+        "remove a credential; needs the right `admin`",
+        {204: None},
+        parameters=(_CREDENTIAL, _FOR),
+        problems=(404, 507),
+    ),
+    Operation(
+        "POST",
+        "/api/credentials/{name}/test",
+        credentials.test,
+        "ask the providers that use a credential whether it works; needs the right `admin`",
+        {200: responses.Credential},
+        parameters=(_CREDENTIAL, _FOR),
+        problems=(404,),
+    ),
     Operation(
         "GET",
         "/api/status",

@@ -463,6 +463,52 @@ export interface Creator {
   untrusted?: boolean;
 }
 
+/**
+ * A stored credential, without its value.
+ *
+ * Fields:
+ *     recipient: who can open it: `agent`, or `host:<label>`.
+ *     revision: another one is another value.
+ *     readable: whether its recipient can open it; if not, it must be set again.
+ *     used_by: providers in `models.providers` that refer to it.
+ *     test: the last test of this revision, if there was one.
+ */
+export interface Credential {
+  name: string;
+  for: string;
+  revision: number;
+  set_at_ms: number;
+  set_by: string;
+  readable: boolean;
+  used_by: string[];
+  test: CredentialTest | null;
+}
+
+/** Body of `PUT /api/credentials/{name}`. */
+export interface CredentialBody {
+  value: string;
+  for?: string;
+}
+
+/** Stored credentials, by recipient and name. */
+export interface CredentialList {
+  credentials: Credential[];
+}
+
+/** A credential is stored, sealed to its recipient. */
+export interface CredentialStored {
+  name: string;
+  for: string;
+  revision: number;
+}
+
+/** What the last test of a credential found; `unused`: no provider refers to it. */
+export interface CredentialTest {
+  state: "ok" | "problem" | "unused";
+  text: string;
+  at_ms: number;
+}
+
 /** By a cron expression of 5 fields, or 6 with seconds first, in the zone `tz` (default: the server's). */
 export interface Cron {
   kind: "cron";
