@@ -135,7 +135,7 @@ async def test_answer_that_the_limit_cuts_twice_ends_truncated_and_the_session_g
             while not answers:
                 await asyncio.sleep(0.02)
     assert (answers[0]["outcome"], answers[0]["text"]) == ("truncated", "The first ha")
-    shown = [each["content"] for each in model.last()[1:]]
+    shown = [each["content"] for each in model.last()[2:]]
     assert [*shown[:2], *shown[3:]] == ["tell me", "The fir", "st ha", "go on"]
     assert "cut off at the output limit" in shown[2]
 
@@ -207,6 +207,7 @@ async def test_empty_reply_is_asked_once_to_continue(
         await w.run_end("a", 2)
     assert [each["role"] for each in model.last()] == [
         "system",
+        "user",  # the environment
         "user",
         "assistant",
         "tool",

@@ -74,7 +74,7 @@ async def test_image_that_a_tool_read_is_shown_to_the_model_where_it_is_taken(
         first = model.last()
         await w.say("a", "how many?")
         assert (await w.run_end("a", 2)).outcome == "completed"
-    assert [each["role"] for each in first[1:]] == ["user", "assistant", "tool", "tool", "user"]
+    assert [each["role"] for each in first[2:]] == ["user", "assistant", "tool", "tool", "user"]
     assert sum(part["type"] == "image_url" for part in first[-1]["content"]) == 2
     assert model.last()[: len(first)] == first  # so that the provider's cache holds
 
@@ -145,7 +145,7 @@ async def test_image_of_a_tool_that_the_provider_refuses_leaves_calls_and_result
         assert (await w.run_end("a")).error_code == "input_refused"
         await w.say("a", "never mind")
         assert (await w.run_end("a", 2)).outcome == "completed"
-    assert [each["role"] for each in model.last()[1:]] == ["user", "assistant", "tool", "user"]
+    assert [each["role"] for each in model.last()[2:]] == ["user", "assistant", "tool", "user"]
     assert "plot.png, 14 bytes" in words(model.last())
 
 
@@ -213,7 +213,7 @@ async def test_results_over_the_window_are_left_out_and_stay_paired(
         assert (await w.run_end("a")).error_code == "context_length_exceeded"
         await w.say("a", "in parts, please")
         assert (await w.run_end("a", 2)).outcome == "completed"
-    assert [each["role"] for each in model.last()[1:]] == ["user", "assistant", "tool", "tool", "user"]
+    assert [each["role"] for each in model.last()[2:]] == ["user", "assistant", "tool", "tool", "user"]
     assert "bigbig" not in words(model.last())
     assert "smallsmall" in words(model.last())
 

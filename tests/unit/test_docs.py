@@ -43,7 +43,6 @@ ELSEWHERE = {
     ),
     *(
         "logs/",
-        "keys/",
         "workspace/",
         "executor/",
         "s/a/b/",

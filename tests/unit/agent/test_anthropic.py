@@ -174,9 +174,9 @@ async def test_what_a_request_wrote_to_the_cache_the_next_one_reads(server: Stri
     assert [breakpoints(body) for body in server.requests] == [
         ["system.0", "messages.0.0"],
         ["system.0", "messages.0.0", "messages.2.0"],
-        ["system.0", "messages.2.0", "messages.4.0"],
-        ["system.0", "messages.4.0", "messages.6.0"],
-        ["system.0", "messages.6.0", "messages.8.1"],
+        ["system.0", "messages.0.0", "messages.2.0", "messages.4.0"],
+        ["system.0", "messages.0.0", "messages.4.0", "messages.6.0"],
+        ["system.0", "messages.0.0", "messages.6.0", "messages.8.1"],
     ]
 
 

@@ -158,17 +158,14 @@ async def test_ids_of_calls_have_the_form_that_mistral_takes() -> None:
     ids=["openrouter", "litellm"],
 )
 async def test_claude_is_told_where_to_cache_at_four_places_at_most(dialect: ChatDialect) -> None:
-    opening = said("environment", "begin")
-    messages: list[Message] = [opening]
+    messages: list[Message] = [said("environment"), said("begin")]
     made: Json = {}
     for number in range(4):
         made = await sent(dialect, *messages)
         marked = [place for place, each in enumerate(made["messages"]) if "cache_control" in json.dumps(each)]
         assert json.dumps(made).count("cache_control") <= 4
-        assert marked == [0, 1, *(each for each in (len(messages) - 2, len(messages)) if each > 1)]
-        assert "cache_control" in made["messages"][1]["content"][0]
+        assert marked == [0, 1, *([len(messages) - 2] if number else []), len(messages)]
         messages += [replied(call(number)), result(number, "x")]
-    assert [part["text"] for part in made["messages"][1]["content"]] == ["environment", "begin"]
 
 
 def test_details_that_come_in_pieces_are_whole_again() -> None:

@@ -20,7 +20,7 @@ from fairlead_agent.turn.context import (
     shown_tokens,
     transform_context,
 )
-from fairlead_agent.turn.system_prompt import system_prompt
+from fairlead_agent.turn.system_prompt import opening, system_prompt
 from fairlead_common.config import AgentConfig
 from fairlead_common.errors import NotFoundError
 from fairlead_common.protocol.content import (
@@ -235,12 +235,59 @@ def test_picture_counts_as_a_picture_and_words_by_their_bytes() -> None:
     assert 1000 <= shown_tokens(AssistantMessage(content=[call], model="m")) < 1040
 
 
-def test_system_prompt_names_tools_and_carries_the_workspaces_instructions() -> None:
-    text = system_prompt(
-        "main", AgentConfig(system_prompt="Be brief."), "/home/me/project", ["bash"], "Use tabs."
-    )
-    assert all(words in text for words in ("Tools: bash.", "Workspace: project", "Be brief.", "Use tabs."))
-    assert "/home/me" not in text
+MONDAY_MS = 1_795_392_000_000  # 23 November 2026, 00:00
+HOUR_MS = 3_600_000
+
+
+def test_what_depends_on_the_session_stands_behind_the_system_prompt() -> None:
+    system = system_prompt("main", AgentConfig(system_prompt="Be brief."))
+    first = opening("/home/me/project", "Commands run on the host.", "Use tabs.\n", MONDAY_MS)
+    assert "Be brief." in system
+    assert first.splitlines() == [
+        "<environment>",
+        "Date: Monday, 23 November 2026 (UTC)",
+        "Workspace: project",
+        "Commands run on the host.",
+        "</environment>",
+        "",
+        "<instructions>",
+        "Use tabs.",
+        "</instructions>",
+    ]
+    assert opening("", "", " \n", 0) == "<environment>\nWorkspace: default\n</environment>"
+
+
+def test_the_model_is_told_of_a_new_day_once_and_nothing_said_before_changes() -> None:
+    items = [
+        Item(f"e{number}", each, at_ms=MONDAY_MS + hour * HOUR_MS)
+        for number, (each, hour) in enumerate(zip(TURN, (22, 23, 24, 25), strict=True))
+    ]
+    context, view = Context(), View(opening="<environment/>")
+    shown: list[Message] = []
+    for count in range(1, len(items) + 1):
+        context.update(items[:count], view)
+        assert context.messages[: len(shown)] == shown
+        shown = list(context.messages)
+    anew = Context()
+    anew.update(items, view)
+    assert anew.messages == shown
+    assert words_of(shown[0]) == "<environment/>"
+    assert [("[Date: Tuesday, 24 November 2026 (UTC)]" in words_of(each)) for each in shown[1:]] == [
+        False, False, True, False,
+    ]  # fmt: skip
+    friday_ms = MONDAY_MS + 99 * HOUR_MS
+    later = [*items, Item("e9", UserMessage(content=[TextBlock(text="go on")]), at_ms=friday_ms)]
+    context.update(later, view)
+    assert words_of(context.messages[-1]) == "[Date: Friday, 27 November 2026 (UTC)]\n\ngo on"
+
+
+def test_conversation_is_shown_anew_behind_another_opening() -> None:
+    items = [Item(f"e{number}", each) for number, each in enumerate(TURN)]
+    context = Context()
+    for text in ("one", "two", ""):
+        context.update(items, View(opening=text))
+        assert len(context.messages) == len(TURN) + bool(text)
+        assert words_of(context.messages[0]) == (text or words_of(ASKED))
 
 
 @pytest.mark.parametrize(

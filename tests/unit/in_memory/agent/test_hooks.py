@@ -361,7 +361,7 @@ async def test_what_a_hook_adds_is_stored_and_read_by_the_model_from_then_on(
     assert [facts.turn for facts in hook.asked] == [1, 2]
     for request in w.mind.requests:
         said = [str(message["content"]) for message in request if message["role"] == "user"]
-        assert said == ["op=P1 steps=1", "[notes] note 1"]
+        assert said[1:] == ["op=P1 steps=1", "[notes] note 1"]
 
 
 async def test_a_context_hook_that_fails_holds_nothing_up(w: MemoryWorld, install: Install) -> None:

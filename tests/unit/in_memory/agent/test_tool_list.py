@@ -53,7 +53,7 @@ def names(w: MemoryWorld, number: int = -1) -> list[str]:
     return [tool["function"]["name"] for tool in json.loads(w.mind.tools[number])]
 
 
-async def test_the_list_is_kept_once_and_the_system_prompt_names_it(w: MemoryWorld) -> None:
+async def test_the_list_is_kept_once_and_the_system_prompt_is_the_same_for_every_list(w: MemoryWorld) -> None:
     await w.agent()
     assert await run(w) == ["bash", "read"]
     await run(w, "op=P1 steps=2")
@@ -61,7 +61,11 @@ async def test_the_list_is_kept_once_and_the_system_prompt_names_it(w: MemoryWor
     assert (entry.names, entry.host) == (["bash", "read"], HOST)
     stored = json.loads(await Objects(w.bus).get(entry.object))
     assert [tool["name"] for tool in stored] == ["bash", "read"]
-    assert all("Tools: bash, read." in request[0]["content"] for request in w.mind.requests)
+    await offer(w, *SPECS, MCP)
+    await asyncio.sleep(10)
+    assert await run(w) == ["bash", "read", MCP.name]
+    (system,) = {request[0]["content"] for request in w.mind.requests}
+    assert "bash" not in system
 
 
 @pytest.mark.parametrize("death", ["kill", "drain"])

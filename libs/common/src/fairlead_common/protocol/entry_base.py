@@ -9,7 +9,7 @@ class EntryBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Fields:
         parent_id: the entry that it follows. This makes the log a tree: the conversation is what lies between
             its root and its last entry.
-        ts: milliseconds since 1970, UTC, for people only.
+        ts: milliseconds since 1970, UTC, for people and models only.
         epoch: of the owner that wrote it.
         cursor: stream sequence of the last mail that is consumed once this entry is stored.
     """

@@ -22,12 +22,14 @@ class Item:
 
     Fields:
         seq: stream sequence of the record that holds the entry. size: of the entry, in bytes.
+        at_ms: when the entry was written, in milliseconds since 1970; 0: unknown.
     """
 
     entry_id: str
     message: Message
     seq: int = field(default=0, compare=False)
     size: int = field(default=0, compare=False)
+    at_ms: int = field(default=0, compare=False)
 
 
 @dataclass(slots=True)

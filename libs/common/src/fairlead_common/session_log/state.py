@@ -159,12 +159,13 @@ class SessionState(BranchFold):
             content: list[ContentBlock] = [TextBlock(text=f"[{said.hook}] {said.text}")]
             sender = f"{HOOK_SENDER}{said.hook}"
             message = UserMessage(content=content, source="system", sender=sender, untrusted=said.untrusted)
-            self.items.append(Item(entry.id, message, self.last_seq, size // len(entry.messages)))
+            share = size // len(entry.messages)
+            self.items.append(Item(entry.id, message, self.last_seq, share, entry.ts))
 
     def _message(self, entry: MessageEntry, size: int) -> None:
         message = entry.message
         self.has_hook_context = False
-        self.items.append(Item(entry.id, message, self.last_seq, size))
+        self.items.append(Item(entry.id, message, self.last_seq, size, entry.ts))
         self.attempts = 0
         match message:
             case UserMessage():

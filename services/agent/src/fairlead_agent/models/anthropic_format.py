@@ -1,8 +1,9 @@
 """Anthropic's Messages format: what its API is sent of a conversation.
 
 The request is the same byte for byte up to what is new, so that the provider finds its beginning in the
-cache. Breakpoints say where the cache is written: behind the system prompt (tools come before it), and behind
-the last two messages of the user, the first of which ended the request before this one.
+cache. Breakpoints say where the cache is written: behind the system prompt, before which the tools stand;
+behind the first part of the conversation, which other sessions may have too; and behind the last two messages
+of the user, the first of which ended the request before this one.
 """
 
 import base64
@@ -24,7 +25,7 @@ from fairlead_common.protocol.content import (
     blocks_of,
 )
 
-BREAKPOINTS: Final = 3  # of the 4 that the API allows: the system prompt and two messages
+MARKED_ENDS: Final = 2  # with the system prompt and the first part 4, the most that the API allows
 _CACHE: Final = {"type": "ephemeral"}
 _KEPT: Final = "anthropic_format"  # name of what is kept of a conversation
 _EMPTY: Final = "(nothing)"  # the API refuses text without a character to see
@@ -131,13 +132,21 @@ class _Encoded:
         self.pieces += [_encode({"role": each.role, "content": each.content}) for each in made]
 
     def with_breakpoints(self) -> bytes:
-        marked = [index for index, wire in enumerate(self.wires) if wire.role == "user"][1 - BREAKPOINTS :]
+        users = [index for index, wire in enumerate(self.wires) if wire.role == "user"]
+        ends = [(index, -1) for index in users[-MARKED_ENDS:]]
         pieces = list(self.pieces)
-        for index in marked:
-            wire = self.wires[index]
-            content = [*wire.content[:-1], {**wire.content[-1], "cache_control": _CACHE}]
-            pieces[index] = _encode({"role": wire.role, "content": content})
+        for index, wire in enumerate(self.wires):
+            places = [place for at, place in ends if at == index] + [0] * (index == users[0] == 0)
+            if places:
+                pieces[index] = _encode({"role": wire.role, "content": _marked(wire.content, places)})
         return b",".join(pieces)
+
+
+def _marked(content: Sequence[Wire], places: Sequence[int]) -> list[Wire]:
+    marked = list(content)
+    for place in places:
+        marked[place] = {**marked[place], "cache_control": _CACHE}
+    return marked
 
 
 def _same(known: Sequence[Message], messages: Sequence[Message]) -> int:

@@ -1,7 +1,7 @@
 """OpenAI's chat format: what servers that speak it, and litellm, are sent of a conversation.
 
 A request is the same byte for byte up to what is new, but for the marks that tell Claude's provider where to
-cache: behind the system prompt, the first part of the conversation, and the end of this request and the last.
+cache: behind the system prompt, the first message, and the end of this request and the one before it.
 """
 
 import base64
@@ -58,8 +58,7 @@ def convert_to_llm(
         match message:
             case UserMessage(content=content):
                 parts = [_part(block, images) for block in content]
-                whole = parts if dialect.breakpoints and len(parts) > 1 else _content(parts)
-                made.append([{"role": "user", "content": whole}])
+                made.append([{"role": "user", "content": _content(parts)}])
             case AssistantMessage():
                 made.append([_reply(message, dialect, ids)])
             case ToolResultMessage():
@@ -125,19 +124,16 @@ class _Encoded:
                 self.wires.append(wires)
 
     def with_breakpoints(self) -> list[bytes]:
-        """The pieces; the first message and the last one before and behind the newest reply are marked."""
+        """The pieces; the first message, and the last ones before and behind the newest reply, are marked."""
         pieces, dialect = list(self.pieces), self.dialect
         replies = [index for index, each in enumerate(self.messages) if isinstance(each, AssistantMessage)]
         last = len(self.messages) - 1
-        ends = [index - 1 for index in replies[-1:] if index > 0]
+        ends = {0, *(index - 1 for index in replies[-1:] if index)} - set(replies)
         if self.messages and last not in replies:
-            ends.append(last)
-        for index in ends:
+            ends.add(last)
+        for index in ends if self.messages else ():
             *before, wire = self.wires[index]
             pieces[index] = b",".join(map(_encode, [*before, _marked(wire, dialect)]))
-        if self.messages and isinstance(self.messages[0], UserMessage):
-            wire = _marked(self.wires[0][0], dialect, first=True)
-            pieces[0] = _encode(_marked(wire, dialect) if 0 in ends else wire)
         return pieces
 
 
@@ -216,15 +212,14 @@ def _system(text: str) -> Wire:
     return {"role": "system", "content": text}
 
 
-def _marked(wire: Wire, dialect: ChatDialect, *, first: bool = False) -> Wire:
-    """The message with a breakpoint behind its last part, or its first one."""
+def _marked(wire: Wire, dialect: ChatDialect) -> Wire:
+    """The message with a breakpoint behind its last part."""
     if dialect.breakpoints == "messages" and wire["role"] == "tool":
         return {**wire, "cache_control": _CACHE}
     content = wire["content"]
     parts = list(content) if isinstance(content, list) else [_text(str(content))]
-    place = 0 if first else -1
-    if _is_image(parts[place]) or str(parts[place]["text"]).strip():  # no mark on nothing
-        parts[place] = {**parts[place], "cache_control": _CACHE}
+    if _is_image(parts[-1]) or str(parts[-1]["text"]).strip():  # no mark on nothing
+        parts[-1] = {**parts[-1], "cache_control": _CACHE}
     return {**wire, "content": parts}
 
 

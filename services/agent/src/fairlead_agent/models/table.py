@@ -95,6 +95,7 @@ def _names(model: str) -> list[str]:
     parts = base.rsplit("-", 3)
     if len(parts) == 4 and all(part.isdecimal() for part in parts[1:]):  # 2026-03-05
         names.append(parts[0])
+    names += [name.replace(".", "-") for name in names]  # OpenRouter's claude-sonnet-4.5
     return list(dict.fromkeys(names))
 
 

@@ -5,7 +5,7 @@ as the same objects: a turn in a long session costs no more than in a fresh one.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -14,6 +14,7 @@ import msgspec
 
 from fairlead_agent.models.families import family
 from fairlead_agent.models.thinking import is_kept
+from fairlead_agent.turn.system_prompt import dated
 from fairlead_common.protocol.content import (
     AssistantBlock,
     AssistantMessage,
@@ -64,6 +65,7 @@ class View(NamedTuple):
         images: whether it takes any.
         left_out: by entry, what is left out of its message.
         first: index of the first message that is shown.
+        opening: words before that message; empty: none.
         rewrites: of the state (see `SessionState`): what was shown before a rewrite may have changed.
     """
 
@@ -72,6 +74,7 @@ class View(NamedTuple):
     left_out: Mapping[str, LeftOut] = MappingProxyType({})
     first: int = 0
     rewrites: int = 0
+    opening: str = ""
 
 
 def transform_context(items: Iterable[Item], view: View, before: Message | None = None) -> list[Message]:
@@ -84,15 +87,19 @@ def transform_context(items: Iterable[Item], view: View, before: Message | None 
     Args:
         before: the message before the first of `items`.
     """
-    made: list[Message] = []
+    return [message for message, _ in _transformed(items, view, before)]
+
+
+def _transformed(items: Iterable[Item], view: View, before: Message | None) -> Iterator[tuple[Message, int]]:
+    """The messages that are shown, each with the time of its entry."""
     for item in items:
         # A reply and its rest: what the model was told in between is shown as it was then.
         if isinstance(item.message, AssistantMessage) and is_unfinished(before):
-            made.append(CONTINUE["paused" if _is_paused(before) else "cut"])
+            yield CONTINUE["paused" if _is_paused(before) else "cut"], 0
         message = _shown(item.message, view, view.left_out.get(item.entry_id))
-        made += [] if message is None else [message]
+        if message is not None:
+            yield message, item.at_ms
         before = item.message
-    return made
 
 
 def _is_paused(message: Message | None) -> bool:
@@ -104,8 +111,9 @@ class Context:
     """What a model is shown of one session, kept beside its state.
 
     Fields:
-        messages: the first `count` items of the conversation, transformed for `view`.
-        tokens: about how many they have.
+        messages: the first `count` items of the conversation, transformed for `view`, behind its opening and
+            with the dates of the days that began since.
+        tokens: about how many they have. shown_ms: a time of the day that the model was told of last.
         kept: what back ends keep of it, see `ModelRequest`.
     """
 
@@ -113,19 +121,32 @@ class Context:
     messages: list[Message] = field(default_factory=list)
     count: int = 0
     tokens: int = 0
+    shown_ms: int = 0
     kept: dict[str, object] = field(default_factory=dict)
 
     def update(self, items: list[Item], view: View) -> None:
         """Bring it up to all `items`; again for another view."""
         # What is left out changes with a rewrite only.
         if view._replace(left_out=self.view.left_out) != self.view:
-            self.messages, self.count, self.tokens = [], 0, 0
+            self.messages, self.count, self.tokens, self.shown_ms = [], 0, 0, 0
         self.view = view
+        new: list[Message] = []
+        if not self.messages:
+            self.shown_ms = begun_ms(items, view.first)
+            new += [UserMessage(content=[TextBlock(text=view.opening)], source="system")] * bool(view.opening)
         first = max(self.count, view.first)
-        new = transform_context(items[first:], view, items[first - 1].message if first else None)
+        before = items[first - 1].message if first else None
+        for message, at_ms in _transformed(items[first:], view, before):
+            shown, self.shown_ms = dated(message, at_ms, self.shown_ms)
+            new.append(shown)
         self.messages += new
         self.tokens += sum(map(shown_tokens, new))
         self.count = len(items)
+
+
+def begun_ms(items: Sequence[Item], first: int) -> int:
+    """When the conversation from `first` on began; 0: unknown. What was copied or summed up has no time."""
+    return next((items[index].at_ms for index in range(first, len(items)) if items[index].at_ms), 0)
 
 
 def message_tokens(message: Message) -> int:

@@ -18,14 +18,14 @@ from fairlead_agent.tools.placement import WorkspacePlaces, boundary, described,
 from fairlead_agent.tools.session_tools import SessionTools
 from fairlead_agent.tools.tool_lists import ToolList, encode_list
 from fairlead_agent.turn import left_out
-from fairlead_agent.turn.context import BYTES_PER_TOKEN, CONTINUE, View
+from fairlead_agent.turn.context import BYTES_PER_TOKEN, CONTINUE, View, begun_ms
 from fairlead_agent.turn.job_context import first_shown
 from fairlead_agent.turn.streamed_reply import StreamedReply
 from fairlead_agent.turn.streamed_request import StreamedRequest
-from fairlead_agent.turn.system_prompt import system_prompt
+from fairlead_agent.turn.system_prompt import opening, system_prompt
 from fairlead_common.config import AgentConfig
 from fairlead_common.errors import FairleadError, NotFoundError
-from fairlead_common.protocol.entries import MessageEntry
+from fairlead_common.protocol.entries import MessageEntry, Placement
 from fairlead_common.protocol.events import Retry, TurnStart
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.service.live_config import LiveConfig
@@ -128,21 +128,19 @@ class ModelTurn:
         if place:  # its host may restart as this process just did: the model would be told of no tools
             await self._catalog.first_word(place.host)
             place = self._places.known(self._state, profile, (self._state.placement or place).host)
-        host, workspace = (place.host, shown_name(place)) if place else (None, "")
+        host = place.host if place else None
         tools = await self._tools.offered(host, profile)
-        instructions = await self._catalog.instructions(place) if place else ""
         _, _, name = model_name.partition("/")
-        within = boundary(self._owner.session, agent, profile, self._state.sandbox)
-        system = system_prompt(
-            agent, profile, workspace, [tool.name for tool in tools], instructions, described(within)
-        )
+        system = system_prompt(agent, profile)
         context, window = self._owner.context, self._registry.window(model_name, profile)
+        first = first_shown(self._state.items, window.usable, self._state.left_out)
         view = View(
             family(model_name),
             self._takes_images(model_name),
             self._state.left_out,
-            first_shown(self._state.items, window.usable, self._state.left_out),
+            first,
             self._state.rewrites,
+            await self._opening(agent, profile, place or self._state.placement, first),
         )
         context.update(self._state.items, view)
         others = (len(system.encode()) + self._size_of(tools)) // BYTES_PER_TOKEN
@@ -164,6 +162,13 @@ class ModelTurn:
             kept=context.kept,
         )
         return request, host, {tool.name: tool.parameters for tool in tools}
+
+    async def _opening(self, agent: str, profile: AgentConfig, place: Placement | None, first: int) -> str:
+        """What stands before the message with the index `first`."""
+        instructions = await self._catalog.instructions(place) if place else ""
+        within = boundary(self._owner.session, agent, profile, self._state.sandbox)
+        begun = begun_ms(self._state.items, first)
+        return opening(shown_name(place) if place else "", described(within), instructions, begun)
 
     def _size_of(self, tools: ToolList) -> int:
         """Bytes of the list as JSON."""
