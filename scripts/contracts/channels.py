@@ -9,6 +9,13 @@ from fairlead_common.cron import requests as cron
 from fairlead_common.cron import runs as cron_runs
 from fairlead_common.cron.jobs import Job
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.credentials import (
+    CredentialAnswer,
+    CredentialCheck,
+    CredentialQuestion,
+    SealedCredential,
+    SealingKeys,
+)
 from fairlead_common.protocol.events import LiveEvent
 from fairlead_common.protocol.messages import (
     Abort,
@@ -59,6 +66,8 @@ _PARAMETERS: Final = {
     "tool": "name of a tool",
     "origin": "where it could not be read: `sessions`, `tools`, ...",
     "executor": "name of an executor",
+    "recipient": "`agent`, or `host.` and the label of a host: who can open it",
+    "credential": "name of a credential, with `D` for each dot",
     "subject": "the subject that the prompt named",
     "job": "id of a job",
     "slot": "due time in milliseconds since 1970, or `r-...`, `t-...`",
@@ -269,6 +278,16 @@ _SERVICES: Final = (
         dict[str, object],
     ),
     _request("agentModels", s.AGENT_MODELS, "whether the models of agents answer", None, ModelStates),
+    _request(
+        "agentCredentials",
+        s.AGENT_CREDENTIALS,
+        "what may be told of stored credentials",
+        CredentialQuestion,
+        CredentialAnswer,
+    ),
+    Channel(
+        "credentialsChanged", s.CREDENTIALS_CHANGED, "hint: a stored credential was set or removed", TEXT
+    ),
     _request("modelAsk", s.MODEL_ASK, "one plain call of a model", PlainCall, PlainAnswer),
     Channel("modelCancel", s.MODEL_CANCEL, "stop the plain call whose id is the payload", TEXT),
     _request("webuiFile", s.WEBUI_FILE, "one file of the web application", dict[str, object], BINARY),
@@ -320,6 +339,21 @@ _BUCKETS: Final = (
     _value("approvalSummary", s.BUCKET_SESSIONS, "approval.APPROVAL", "a pending approval", ApprovalSummary),
     _value("executor", s.BUCKET_EXECUTORS, "HOST.EXECUTOR", "heartbeat of an executor", ExecutorInfo),
     _value("job", s.BUCKET_JOBS, "JOB", "a job's document", Job),
+    _value("sealingKeys", s.BUCKET_CREDENTIALS, "key.agent", "keys to seal credentials to", SealingKeys),
+    _value(
+        "credential",
+        s.BUCKET_CREDENTIALS,
+        "sealed.RECIPIENT.CREDENTIAL",
+        "a credential that only its recipient can open",
+        SealedCredential,
+    ),
+    _value(
+        "credentialCheck",
+        s.BUCKET_CREDENTIALS,
+        "check.RECIPIENT.CREDENTIAL",
+        "what the last test of a credential found",
+        CredentialCheck,
+    ),
     _value("run", s.BUCKET_RUNS, "run.JOB.SLOT", "one run of a job", cron_runs.RunEntry),
 )
 

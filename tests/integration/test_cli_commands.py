@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.fairlead_up import FAIRLEAD, FairleadUp
+from tests.support.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,57 @@ def test_a_session_goes_on(up: FairleadUp) -> None:
     shown = up.cli("sessions", "show", "cli-1")
     assert "> one" in shown.stdout
     assert "> two" in shown.stdout
+
+
+def ids(up: FairleadUp, session: str, role: str) -> list[str]:
+    return [entry["id"] for entry in up.entries(session) if entry.get("message", {}).get("role") == role]
+
+
+def ends(up: FairleadUp, session: str) -> list[str]:
+    return [entry["outcome"] for entry in up.entries(session) if entry["type"] == "run_end"]
+
+
+def test_a_conversation_is_edited_answered_again_navigated_and_forked(up: FairleadUp) -> None:
+    for words in ("one", "two"):
+        up.cli("run", "--session", "tree", words)
+    first, second = ids(up, "tree", "user")
+    edited = up.cli("sessions", "edit", "tree", second, "three")
+    assert edited.returncode == 0, edited.stderr
+    eventually(lambda: len(ends(up, "tree")) == 3, "the edited message is answered")
+    shown = up.cli("sessions", "show", "tree").stdout
+    assert ["> one" in shown, "> two" in shown, "> three" in shown] == [True, False, True]
+    assert "> two" in up.cli("sessions", "show", "tree", "--all").stdout
+    leaf = ids(up, "tree", "assistant")[-1]
+    assert up.cli("sessions", "regenerate", "tree", "--leaf", leaf).returncode == 0
+    eventually(lambda: len(ends(up, "tree")) == 4, "the reply is made again")
+    late = up.cli("sessions", "navigate", "tree", first, "--leaf", leaf)
+    assert (late.returncode != 0, f"leaf: {leaf} is not the last message any more" in late.stderr) == (
+        True,
+        True,
+    )
+    forked = up.cli("sessions", "fork", "tree", ids(up, "tree", "assistant")[1], "--title", "the other way")
+    new = forked.stdout.strip()
+    assert up.cli("sessions", "rm", "tree").returncode == 0
+    answer = up.cli("run", "--session", new, "four")
+    assert answer.returncode == 0, answer.stderr
+    about = up.api("GET", f"/api/sessions/{new}")
+    assert (about["title"], about["forked_from"]) == ("the other way", "tree")
+
+
+def test_an_entry_that_is_not_there_is_told_with_its_name(up: FairleadUp) -> None:
+    up.cli("run", "--session", "no-entry", "one")
+    for action in ("navigate", "regenerate", "fork"):
+        done = up.cli("sessions", action, "no-entry", "nosuch")
+        assert (done.returncode, "there is no entry nosuch" in done.stderr) == (1, True), done.stderr
+
+
+def test_lists_are_told_what_is_pinned_and_archived(up: FairleadUp) -> None:
+    up.cli("run", "--session", "pinned", "one")
+    assert up.cli("sessions", "set", "pinned", "--pinned", "--archived").returncode == 0
+    eventually(lambda: up.api("GET", "/api/sessions/pinned")["pinned"], "it is listed so")
+    assert up.api("GET", "/api/sessions/pinned")["archived"]
+    assert up.cli("sessions", "set", "pinned", "--not-pinned").returncode == 0
+    eventually(lambda: not up.api("GET", "/api/sessions/pinned")["pinned"], "it is listed so")
 
 
 def test_stream_json_is_one_event_a_line(up: FairleadUp) -> None:

@@ -1,6 +1,8 @@
 """The OpenAPI document against the gateway: generated requests find no 500 and no undocumented answer."""
 
 import asyncio
+import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -11,13 +13,19 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
+from fairlead_agent.models.registry import Registry
+from fairlead_agent.responders.credentials import CredentialResponder
 from fairlead_common.bus import Bus
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.credentials import AGENT_RECIPIENT
 from fairlead_common.protocol.entries import DeletedEntry, Entry, LaterEntry
 from fairlead_common.protocol.entry_codec import decode_entry, encode_entry
 from fairlead_common.protocol.messages import ExecutorInfo
 from fairlead_common.protocol.projections import ApprovalSummary, approval_key
+from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.process import register
+from fairlead_common.service.sealing import SealingPair
+from fairlead_common.service.stored_credentials import StoredCredentials
 from tests.integration.gateway_fixture import TOKEN, RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_world import scheduler
@@ -217,8 +225,23 @@ async def test_generated_requests_are_answered_as_documented(
         await gateway.session(id=name)
         approval = ApprovalSummary(id=name, session=name, shown_hash="h")
         await bus.publish(subjects.kv("sessions", approval_key(name)), msgspec.json.encode(approval))
-    await generated(gateway.url, tmp_path, f"^/(?!{SCHEDULES})")
+    async with credentials_of(bus):
+        await generated(gateway.url, tmp_path, f"^/(?!{SCHEDULES})")
     await micro.stop()
+
+
+@contextlib.asynccontextmanager
+async def credentials_of(bus: Bus) -> AsyncIterator[None]:
+    """The part of an agent service that answers about credentials."""
+    config = LiveConfig(bus, {})
+    stored = StoredCredentials(bus, AGENT_RECIPIENT, SealingPair(os.urandom(32)))
+    await stored.load()
+    responder = CredentialResponder(bus, config, Registry(config, stored=stored), stored)
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(responder.run(stop))
+        yield
+        stop.set()
 
 
 @pytest.mark.timeout(240)

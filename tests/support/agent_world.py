@@ -196,6 +196,7 @@ async def agent_service(
 ) -> AsyncIterator[asyncio.Event]:
     """An agent service on a connection of its own; setting the event drains it."""
     monkeypatch.setenv("FAIRLEAD_WORKER", name)
+    monkeypatch.setenv("FAIRLEAD_HOME", str(nats.folder / "home"))
     defaults = {"agents.main.mode": "allow-all", "models.default": "openai/scripted"}
     monkeypatch.setenv("FAIRLEAD_OVERRIDES", msgspec.json.encode({**defaults, **(settings or {})}).decode())
     bus = await Bus.connect(BusSettings(url=nats.url), name=name)

@@ -6,6 +6,7 @@ can be killed, stopped and let go on at any message that it sends.
 
 import asyncio
 import contextlib
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
@@ -98,6 +99,7 @@ class MemoryWorld(World):
         self.beats = True  # whether the executor is heard
         self._patch = monkeypatch
         self._agents: list[Agent] = []
+        self._home = tempfile.TemporaryDirectory(prefix="fairlead-home-")
 
     async def agent(self, name: str = "agent-1", settings: dict[str, object] | None = None) -> Agent:
         """Start an agent service."""
@@ -105,6 +107,7 @@ class MemoryWorld(World):
         defaults = {"agents.main.mode": "allow-all", "models.default": "openai/scripted"}
         overrides = msgspec.json.encode({**defaults, **(settings or {})}).decode()
         self._patch.setenv("FAIRLEAD_WORKER", name)
+        self._patch.setenv("FAIRLEAD_HOME", self._home.name)
         self._patch.setenv("FAIRLEAD_OVERRIDES", overrides)
         self._agents.append(made)
         await made.start()
@@ -113,6 +116,7 @@ class MemoryWorld(World):
     async def close(self) -> None:
         for agent in self._agents:
             await agent.close()
+        self._home.cleanup()
 
     async def beat(self) -> None:
         """The executor is there."""

@@ -15,7 +15,7 @@ SERVICES = {"agent", "gateway", "scheduler", "tools", "webui"}
 PROGRAM = ["fairlead", "fairlead_node", "fairlead_remote", "fairlead_common"]
 CLIENT_COMMANDS = {
     *("down", "login", "run", "sessions", "approve", "steer", "abort", "cron", "wake", "heartbeat", "status"),
-    *("version", "completion"),
+    *("version", "completion", "credentials"),
 }
 CLIENT = {"fairlead", "fairlead_common", "fairlead_sdk"}  # what is there without the extra `server`
 
@@ -30,6 +30,7 @@ OWNERS = {
     "apscheduler": ["fairlead_scheduler/"],
     "jsonschema": ["fairlead_agent/", "fairlead_tools/"],
     "click": ["fairlead/"],
+    "nacl": ["fairlead_common/service/sealing.py"],
     "cryptography": ["fairlead_remote/authority.py"],
     "ddgs": ["fairlead_tools/web/search_ddgs.py"],
     "lxml": ["fairlead_tools/web/extract.py"],

@@ -43,6 +43,7 @@ ELSEWHERE = {
     ),
     *(
         "logs/",
+        "keys/",
         "workspace/",
         "executor/",
         "s/a/b/",

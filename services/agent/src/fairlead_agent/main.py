@@ -4,25 +4,35 @@ import asyncio
 import os
 import socket
 
+import structlog
+
 from fairlead_agent.hooks.followup import HookFollowUp
 from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.ownership.sweeper import Sweeper
 from fairlead_agent.policy.grants import Grants
 from fairlead_agent.projections.lists import Projections
+from fairlead_agent.responders.credentials import CredentialResponder
 from fairlead_agent.responders.inquiries import Inquiries
 from fairlead_agent.responders.plain_calls import PlainCalls
 from fairlead_agent.responders.workspace_gc import WorkspaceGcResponder
 from fairlead_agent.session.log_readers import LogReaders
 from fairlead_agent.session.timers import Timers
+from fairlead_agent.tools import held_keys
 from fairlead_agent.tools.catalog import Catalog
 from fairlead_agent.worker import Worker
 from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.installation.home import home_from_environment
+from fairlead_common.protocol.credentials import AGENT_RECIPIENT
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.process import ServicePart, run_service
+from fairlead_common.service.sealing import SealingPair
+from fairlead_common.service.stored_credentials import StoredCredentials
 from fairlead_common.session_log.records import ONE_ENTRY, READ_FORMATS
+
+log = structlog.get_logger()
 
 
 async def setup(bus: Bus) -> list[ServicePart]:
@@ -30,7 +40,11 @@ async def setup(bus: Bus) -> list[ServicePart]:
     config = LiveConfig(bus, overrides_from_environment(), reads_history=True)
     await config.load()
     catalog = Catalog(bus)
-    registry = Registry(config)
+    stored = StoredCredentials(bus, AGENT_RECIPIENT, _sealing_pair())
+    stored.on_value(held_keys.hold)
+    await stored.load()
+    registry = Registry(config, stored=stored)
+    stored.on_change(registry.drop_old_keys)
     grants = Grants(bus)
     hooks = LoadedHooks(config)
     followup = HookFollowUp(bus, config, hooks)
@@ -43,11 +57,12 @@ async def setup(bus: Bus) -> list[ServicePart]:
 
     async def models(stop: asyncio.Event) -> None:
         await registry.warm_up()
-        await stop.wait()
+        await registry.close_retired(stop)
         await registry.close()
 
     return [
         config.follow,
+        stored.follow,
         catalog.follow,
         grants.follow,
         projections.write,
@@ -58,9 +73,24 @@ async def setup(bus: Bus) -> list[ServicePart]:
         Timers(bus).run,
         WorkspaceGcResponder(bus).run,
         Inquiries(bus, config, registry).run,
+        CredentialResponder(bus, config, registry, stored).run,
         PlainCalls(bus, config, registry).run,
         models,
     ]
+
+
+def _sealing_pair() -> SealingPair | None:
+    """The key that credentials for this service are sealed to; None where its file cannot be kept.
+
+    Raises:
+        UnsafeConfigurationError: others can read the file, or it is no key.
+    """
+    path = home_from_environment().keys / "agent.key"
+    try:
+        return SealingPair.of_file(path)
+    except OSError as error:
+        log.warning("sealing_key_unavailable", path=str(path), error=error.strerror or str(error))
+        return None
 
 
 def _log_format() -> int:

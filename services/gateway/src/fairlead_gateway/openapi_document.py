@@ -102,6 +102,7 @@ def _schemas() -> tuple[dict[Any, Schema], dict[str, Schema]]:
 
 
 def _operation(operation: Operation, shapes: dict[Any, Schema]) -> dict[str, Any]:
+    described = {p.name for p in operation.parameters if p.place == "path"}
     found: dict[str, Any] = {
         "summary": operation.text,
         "operationId": _name(operation),
@@ -114,9 +115,16 @@ def _operation(operation: Operation, shapes: dict[Any, Schema]) -> dict[str, Any
                     "schema": {"type": "string", "pattern": ID_PATTERN},
                 }
                 for name in re.findall(r"{(\w+)}", operation.path)
+                if name not in described
             ),
             *(
-                {"name": p.name, "in": p.place, "description": p.text, "schema": p.schema, "required": False}
+                {
+                    "name": p.name,
+                    "in": p.place,
+                    "description": p.text,
+                    "schema": p.schema,
+                    "required": p.place == "path",
+                }
                 for p in operation.parameters
             ),
         ],

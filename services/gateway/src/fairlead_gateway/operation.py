@@ -12,7 +12,7 @@ ID_PATTERN: Final = "^[A-Za-z0-9_-]{1,64}$"
 
 
 class Parameter(NamedTuple):
-    """A query parameter or a header."""
+    """A query parameter, a header, or a part of the path that is no plain id."""
 
     name: str
     schema: Schema

@@ -31,6 +31,20 @@ class PromptStored(msgspec.Struct, frozen=True, kw_only=True):
     key: str
 
 
+class BranchChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """The conversation goes on behind another entry.
+
+    Fields:
+        key: idempotency key of the request.
+        entry: the entry behind which it goes on. leaf: the entry that moved it, the last one now.
+    """
+
+    seq: Seq
+    key: str
+    entry: str
+    leaf: str
+
+
 class MoveStored(msgspec.Struct, frozen=True, kw_only=True):
     """JetStream has stored the wish; the next calls go to `host`."""
 
@@ -76,6 +90,49 @@ class AgentSandbox(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     when: str
+
+
+class CredentialTest(msgspec.Struct, frozen=True, kw_only=True):
+    """What the last test of a credential found; `unused`: no provider refers to it."""
+
+    state: Literal["ok", "problem", "unused"]
+    text: str
+    at_ms: int
+
+
+class Credential(msgspec.Struct, frozen=True, kw_only=True, rename={"recipient": "for"}):
+    """A stored credential, without its value.
+
+    Fields:
+        recipient: who can open it: `agent`, or `host:<label>`.
+        revision: another one is another value.
+        readable: whether its recipient can open it; if not, it must be set again.
+        used_by: providers in `models.providers` that refer to it.
+        test: the last test of this revision, if there was one.
+    """
+
+    name: str
+    recipient: str
+    revision: int
+    set_at_ms: int
+    set_by: str
+    readable: bool
+    used_by: list[str]
+    test: CredentialTest | None
+
+
+class CredentialList(msgspec.Struct, frozen=True, kw_only=True):
+    """Stored credentials, by recipient and name."""
+
+    credentials: list[Credential]
+
+
+class CredentialStored(msgspec.Struct, frozen=True, kw_only=True, rename={"recipient": "for"}):
+    """A credential is stored, sealed to its recipient."""
+
+    name: str
+    recipient: str
+    revision: int
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):

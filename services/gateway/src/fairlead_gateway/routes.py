@@ -4,8 +4,9 @@ from typing import Final
 
 from starlette.requests import Request
 
+from fairlead_common.protocol.credentials import NAME_PATTERN, RECIPIENT_PATTERN
 from fairlead_common.protocol.projections import Session
-from fairlead_gateway import responses
+from fairlead_gateway import credentials, responses
 from fairlead_gateway.events import change_stream, event_stream
 from fairlead_gateway.events.event_types import SESSION_EVENT
 from fairlead_gateway.http import downloads, health, login
@@ -16,6 +17,7 @@ from fairlead_gateway.operation import ID_PATTERN, Operation, Parameter, Schema
 from fairlead_gateway.scheduling import routes as scheduling
 from fairlead_gateway.sessions import (
     approvals,
+    branches,
     prompts,
     run_retry,
     session_lookup,
@@ -28,6 +30,11 @@ _KEY_TEXT: Final = (
     "The same key and words again are the same prompt, however often they are sent. The key may also come as "
     "the header Idempotency-Key; if it comes twice, both must be the same."
 )
+_BRANCH_TEXT: Final = (
+    "200 once it is done, 202 if that takes longer than 10 s. An open run is aborted first; what is queued "
+    "is said in the new branch. With `leaf`, the id of the last message that the caller knows, it is 409 "
+    "if the conversation has gone on since. Nothing is removed: the branch that is left stays in the log."
+)
 _LAST_EVENT: Final = {"type": "string", "pattern": r"^[0-9]{1,18}-[0-9]{1,18}(-[0-9]{1,3})?$"}
 
 
@@ -36,6 +43,14 @@ def _number(name: str, text: str, least: int, most: int | None = None) -> Parame
     if most is not None:
         schema["maximum"] = most
     return Parameter(name, schema, text)
+
+
+_CREDENTIAL: Final = Parameter(
+    "name", {"type": "string", "pattern": NAME_PATTERN}, "name of a credential", "path"
+)
+_FOR: Final = Parameter(
+    "for", {"type": "string", "pattern": RECIPIENT_PATTERN}, "who can open it; default: `agent`"
+)
 
 
 def _message(kind: str, text: str) -> Operation:
@@ -123,7 +138,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "PATCH",
         "/api/sessions/{session}",
         sessions.change,
-        "change the title, mode, model or sandbox",
+        "change settings of a session: title, mode, model, sandbox, rules, work mode, how lists show it",
         {202: responses.Stored},
         body=sessions.SessionChange,
         problems=(404, 507),
@@ -159,6 +174,49 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body_required=False,
         problems=(404, 507),
         details="Ignored while a run is open or an approval is pending, and if the last run has its answer.",
+    ),
+    *(
+        Operation(
+            "POST",
+            f"/api/sessions/{{session}}/{name}",
+            endpoint,
+            text,
+            {200: responses.BranchChanged, 202: responses.PromptStored},
+            body=body,
+            body_required=name != "regenerate",
+            problems=(404, 409, 507),
+            details=_BRANCH_TEXT,
+        )
+        for name, endpoint, text, body in (
+            (
+                "navigate",
+                branches.navigate,
+                "go on behind another entry, on any branch",
+                branches.NavigateBody,
+            ),
+            ("edit", branches.edit, "say something else instead of a user message", branches.EditBody),
+            ("regenerate", branches.regenerate, "have the model reply again", branches.RegenerateBody),
+        )
+    ),
+    Operation(
+        "POST",
+        "/api/sessions/{session}/label",
+        branches.label,
+        "name an entry, for people",
+        {202: responses.PromptStored},
+        body=branches.LabelBody,
+        problems=(404, 507),
+    ),
+    Operation(
+        "POST",
+        "/api/sessions/{session}/fork",
+        branches.fork,
+        "a new session that begins with the conversation of this one, up to an entry",
+        {201: Session},
+        body=branches.ForkBody,
+        body_required=False,
+        problems=(403, 404, 409, 507),
+        details="It needs this session never again. Settings are inherited; what was granted is not.",
     ),
     Operation(
         "POST",
@@ -241,6 +299,42 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         kind="text/event-stream",
     ),
     Operation("GET", "/api/agents", health.agents, "the configured agents", {200: responses.AgentList}),
+    Operation(
+        "GET",
+        "/api/credentials",
+        credentials.listing,
+        "stored credentials and their tests, never their values",
+        {200: responses.CredentialList},
+    ),
+    Operation(
+        "PUT",
+        "/api/credentials/{name}",
+        credentials.put,
+        "store a credential, or replace its value; needs the right `admin`",
+        {200: responses.CredentialStored},
+        body=credentials.CredentialBody,
+        parameters=(_CREDENTIAL,),
+        problems=(404, 409, 507),
+        details="The value is sealed to its recipient before it is stored, and used from then on.",
+    ),
+    Operation(
+        "DELETE",
+        "/api/credentials/{name}",
+        credentials.remove,
+        "remove a credential; needs the right `admin`",
+        {204: None},
+        parameters=(_CREDENTIAL, _FOR),
+        problems=(404, 507),
+    ),
+    Operation(
+        "POST",
+        "/api/credentials/{name}/test",
+        credentials.test,
+        "ask the providers that use a credential whether it works; needs the right `admin`",
+        {200: responses.Credential},
+        parameters=(_CREDENTIAL, _FOR),
+        problems=(404,),
+    ),
     Operation(
         "GET",
         "/api/status",

@@ -8,10 +8,14 @@ import click
 
 from fairlead.options import JSON, URL
 
+LEAF = click.option(
+    "--leaf", metavar="ENTRY", help="Id of the last message as you know it: do nothing if it is another now."
+)
+
 
 @click.group()
 def sessions() -> None:
-    """List, show, change, move and delete sessions."""
+    """List, show, change, branch, move and delete sessions."""
 
 
 @sessions.command("ls")
@@ -42,10 +46,11 @@ def ls(limit: int, query: str, everything: bool, as_json: bool, url: str | None)
 
 @sessions.command("show")
 @click.argument("session")
+@click.option("--all", "everything", is_flag=True, help="Include other branches, and the ids of entries.")
 @JSON
 @URL
-def show(session: str, as_json: bool, url: str | None) -> None:
-    """Show the conversation and the tool calls of a session."""
+def show(session: str, everything: bool, as_json: bool, url: str | None) -> None:
+    """Show the conversation and the tool calls of a session: the branch that goes on."""
     from urllib.parse import quote
 
     from fairlead.access import open_client
@@ -71,9 +76,25 @@ def show(session: str, as_json: bool, url: str | None) -> None:
         f"mode {about.get('mode')}, {sandbox_in_words(about.get('sandbox'))}, "
         f"{usage.get('input_tokens', 0)} + {usage.get('output_tokens', 0)} tokens{_cost(usage)}"
     )
+    on_branch = _branch(entries)
     for entry in entries:
-        for line in _told(entry):
-            click.echo(line)
+        if everything or entry["id"] in on_branch:
+            lines = _told(entry)
+            if everything and lines:
+                click.echo(f"{'' if entry['id'] in on_branch else '(other branch) '}{entry['id']}")
+            for line in lines:
+                click.echo(line)
+
+
+def _branch(entries: list[dict[str, Any]]) -> set[str]:
+    """Ids of the entries that the last one follows."""
+    parents = {entry["id"]: entry.get("parent_id") for entry in entries if "id" in entry}
+    found: set[str] = set()
+    at = next(reversed(parents), None)
+    while at is not None and at not in found:
+        found.add(at)
+        at = parents.get(at)
+    return found
 
 
 def _cost(usage: dict[str, Any]) -> str:
@@ -129,9 +150,11 @@ def move(session: str, host: str | None, force_empty: bool, url: str | None) -> 
 @click.option("--model")
 @click.option("--sandbox", type=click.Choice(["local", "bubblewrap", "docker"]))
 @click.option("--work-mode", type=click.Choice(["plan", "implement", "bugfix", "review"]))
+@click.option("--pinned/--not-pinned", default=None, help="Show it first in lists.")
+@click.option("--archived/--not-archived", default=None, help="Leave it out of lists.")
 @click.option("--deny", multiple=True, metavar="RULE", help="Never here, instead of earlier ones; '': none.")
 @URL
-def change(session: str, url: str | None, deny: tuple[str, ...], **wishes: str | None) -> None:
+def change(session: str, url: str | None, deny: tuple[str, ...], **wishes: str | bool | None) -> None:
     """Change settings of a session; options that are not given stay the same."""
     from urllib.parse import quote
 
@@ -144,6 +167,69 @@ def change(session: str, url: str | None, deny: tuple[str, ...], **wishes: str |
     if not body:
         raise CommandError("nothing to change: see `fairlead sessions set --help`", USAGE)
     open_client(url).patiently("PATCH", f"/api/sessions/{quote(session, safe='')}", body, patience_s=3.0)
+
+
+@sessions.command("navigate")
+@click.argument("session")
+@click.argument("entry")
+@click.option("--summarize", is_flag=True, help="Tell the model in a summary what is left behind.")
+@LEAF
+@URL
+def navigate(session: str, entry: str, summarize: bool, leaf: str | None, url: str | None) -> None:
+    """Go on behind another entry, on any branch. An open run is aborted first."""
+    _change_branch(session, "navigate", {"entry": entry, "summarize": summarize}, leaf, url)
+
+
+@sessions.command("edit")
+@click.argument("session")
+@click.argument("entry")
+@click.argument("text")
+@LEAF
+@URL
+def edit(session: str, entry: str, text: str, leaf: str | None, url: str | None) -> None:
+    """Say something else instead of a user message; its run begins."""
+    _change_branch(session, "edit", {"entry": entry, "text": text}, leaf, url)
+
+
+@sessions.command("regenerate")
+@click.argument("session")
+@click.argument("entry", required=False)
+@LEAF
+@URL
+def regenerate(session: str, entry: str | None, leaf: str | None, url: str | None) -> None:
+    """Have the model reply again, to the last message or in place of an earlier reply."""
+    _change_branch(session, "regenerate", {"entry": entry} if entry else {}, leaf, url)
+
+
+@sessions.command("fork")
+@click.argument("session")
+@click.argument("entry", required=False)
+@click.option("--id", "new", help="Id of the new session (default: a new one).")
+@click.option("--title")
+@URL
+def fork(session: str, entry: str | None, new: str | None, title: str | None, url: str | None) -> None:
+    """Make a session that begins with the conversation of this one, up to an entry; print its id."""
+    from urllib.parse import quote
+
+    from fairlead.access import open_client
+
+    wishes = {"entry": entry, "id": new, "title": title}
+    body: dict[str, object] = {name: value for name, value in wishes.items() if value is not None}
+    answer = open_client(url).request("POST", f"/api/sessions/{quote(session, safe='')}/fork", body)
+    click.echo(answer["id"])
+
+
+def _change_branch(
+    session: str, action: str, body: dict[str, object], leaf: str | None, url: str | None
+) -> None:
+    from urllib.parse import quote
+
+    from fairlead.access import open_client
+
+    body = body if leaf is None else {**body, "leaf": leaf}
+    answer = open_client(url).request("POST", f"/api/sessions/{quote(session, safe='')}/{action}", body)
+    at = answer.get("entry")
+    click.echo(f"{session} goes on behind {at}" if at else f"{session}: accepted, still under way", err=True)
 
 
 def _told(entry: dict[str, Any]) -> list[str]:
@@ -164,6 +250,12 @@ def _told(entry: dict[str, Any]) -> list[str]:
             outcome = message["outcome"]
             ended = how_it_ended(outcome)
             return [f"  <- {message['name']} {ended} {_line(_text(outcome['content']), 100)}".rstrip()]
+        case "fork", _:
+            return [f"[forked from {entry['origin']}]"]
+        case "navigate", _ if entry.get("summary"):
+            return [f"[summary of another branch]\n{entry['summary']}"]
+        case "compaction", _:
+            return [f"[summary of what was said before, for the model]\n{entry['summary']}"]
         case "run_end", _:
             error = f": {entry['error']}" if entry.get("error") else ""
             return [f"[{entry['outcome']}{error}]"]

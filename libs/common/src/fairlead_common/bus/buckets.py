@@ -159,6 +159,14 @@ class Bucket:
         except WrongSequenceError as error:
             raise ConflictError(f"{self.name}/{key}: changed since revision {revision}") from error
 
+    async def put_marker(self, key: str, marker: bytes) -> int:
+        """Delete whatever is under `key`, without a look at it: for those who may write and not read.
+
+        Raises:
+            BusUnavailableError: not acknowledged; it may or may not be deleted.
+        """
+        return await self._bus.publish(subjects.kv(self.name, key), marker, {_OPERATION: "DEL"})
+
     async def forget(self, key: str) -> None:
         """Remove what is stored under `key`: only for one whose value was written once and never replaced.
 

@@ -70,6 +70,7 @@ class Home:
         self.users_config = path / "nats" / "users.conf"  # what the first server reads of its users
         self.store_state = path / "nats" / "disk"
         self.logs = path / "logs"
+        self.keys = path / "keys"  # that stored credentials are sealed to; in no backup
 
     def prepare(self) -> None:
         """Make the folders, with mode 0700.

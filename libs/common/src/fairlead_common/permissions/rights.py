@@ -84,6 +84,10 @@ def gateway() -> Rights:
             *(f"{subject}.*" for subject in mail),
             "fairlead.api.>",
             s.AGENT_MODELS,
+            s.AGENT_CREDENTIALS,
+            s.CREDENTIALS_CHANGED,
+            f"{_CREDENTIALS}.sealed.>",  # it writes what only their recipients can open, and reads none of it
+            f"{_GET}.{s.kv_stream(s.BUCKET_CREDENTIALS)}.{_CREDENTIALS}.key.agent",
             s.WEBUI_FILE,
             s.MODEL_ASK,
             s.MODEL_CANCEL,
@@ -152,6 +156,8 @@ def agent(others: Others = NOBODY) -> Rights:
             f"$KV.{s.BUCKET_LEASES}.>",
             f"$KV.{s.BUCKET_WORKSPACES}.>",
             f"$KV.{s.BUCKET_CONFIG}.grant.*.*",
+            f"{_CREDENTIALS}.key.agent",
+            f"{_CREDENTIALS}.check.>",
             *_store_objects(),
             *_read(*read),
             *(f"{_PURGE}.{stream}" for stream in purged),
@@ -168,6 +174,8 @@ def agent(others: Others = NOBODY) -> Rights:
             s.AGENT_CONFIGURATION,
             s.AGENT_OVERRIDES,
             s.AGENT_MODELS,
+            s.AGENT_CREDENTIALS,
+            s.CREDENTIALS_CHANGED,
             s.MODEL_ASK,
             s.MODEL_CANCEL,
             "fairlead.live.*.>",
@@ -231,6 +239,7 @@ def executor(host: str, others: Others = NOBODY) -> Rights:
     calls = f"fairlead.tool.{host}.*"
     beats = f"$KV.{s.BUCKET_EXECUTORS}.{host}.*"
     output = f"fairlead.output.{host}.*.*"
+    sealed = f"{_CREDENTIALS}.sealed.host.{host}.*"
     return _service(
         f"tools-{host}",
         micro=("fairlead-tools",),
@@ -246,6 +255,7 @@ def executor(host: str, others: Others = NOBODY) -> Rights:
             *(f"{_GET}.{s.TOOLS}.{calls}.{part}" for part in ("request", "claim", "part.*.*")),
             f"{_GET}.{s.OUTPUTS}.{output}",
             f"{_GET}.{s.kv_stream(s.BUCKET_EXECUTORS)}.{beats}",
+            f"{_GET}.{s.kv_stream(s.BUCKET_CREDENTIALS)}.{sealed}",
             *_consume(s.TOOLS, s.tools_consumer(host)),
             *_CONFIGURATION,
             "$SRV.INFO",
@@ -257,6 +267,7 @@ def executor(host: str, others: Others = NOBODY) -> Rights:
             "fairlead.cancel.*",
             f"fairlead.workspace.{host}.instructions",
             _CONFIG_CHANGES,
+            s.CREDENTIALS_CHANGED,
         ],
     )._replace(recipe={"kind": "executor", "host": host})
 
@@ -363,6 +374,7 @@ def _store_objects() -> list[str]:
     return [f"$O.{s.OBJECTS}.C.*", f"$O.{s.OBJECTS}.M.*"]
 
 
+_CREDENTIALS: Final = f"$KV.{s.BUCKET_CREDENTIALS}"
 _DOCUMENT: Final = s.kv(s.BUCKET_CONFIG, "document")
 # The last revision alone. Which one is in effect, if that cannot be used, the agent service tells.
 _CONFIGURATION: Final = (f"{_GET}.{s.kv_stream(s.BUCKET_CONFIG)}.{_DOCUMENT}", s.AGENT_CONFIGURATION)

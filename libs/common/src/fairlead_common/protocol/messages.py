@@ -99,6 +99,25 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sender: str | None = None
 
 
+class ForkOf(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a new session begins with: the conversation of another one, up to one of its entries.
+
+    Fields:
+        object: in the object store, see `ForkEntry`.
+        model, thinking: that the other session was set to.
+        untrusted, private, secret: what it had read.
+    """
+
+    origin: str
+    entry: str
+    object: str
+    model: str = ""
+    thinking: str = ""
+    untrusted: bool = False
+    private: bool = False
+    secret: bool = False
+
+
 class CreateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Body of the notice `create`.
 
@@ -119,6 +138,7 @@ class CreateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     source: str = ""
     sender: str | None = None
     depth: int | None = None
+    fork: ForkOf | None = None
 
 
 class UpdateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -62,6 +62,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
             was deleted.
         news_seq: sequence of the last of those entries that shows people something new; 0: not known.
         source: where it comes from, as in `CreateSession`; empty: an ordinary session.
+        pinned, archived: how lists show it: first, and not unless they are asked for archived ones.
+        thinking: level that the session is set to; empty: the profile's.
+        forked_from: id of the session that it began as a copy of.
     """
 
     id: str = ""
@@ -87,6 +90,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     approvals: int = 0
     last_seq: int = 0
     news_seq: int = 0
+    pinned: bool = False
+    archived: bool = False
+    thinking: str = ""
+    forked_from: str = ""
 
 
 class SessionSummary(Session, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from fairlead_agent.models import refusal_wordings as words
 from fairlead_agent.models.interface import ModelError
 from fairlead_agent.models.refusal_wordings import searched
 from fairlead_agent.models.retry_times import told_wait_s
+from fairlead_agent.tools.held_keys import text_without_keys
 
 MAX_TEXT_CHARS: Final = 1000
 
@@ -38,7 +39,7 @@ def provider_error(
     """
     said = f"{code} {text}"
     wait_s = told_wait_s(text) if retry_after_s is None else retry_after_s
-    text = text[:MAX_TEXT_CHARS]
+    text = text_without_keys(text)[:MAX_TEXT_CHARS]  # some repeat the key that they refuse
     if status == 402 or _QUOTA.search(said):
         return ModelError("fatal", text, code="model_quota_exceeded")
     if status == 429 and _TOO_LARGE_FOR_A_MINUTE.search(text):  # no wait makes it fit

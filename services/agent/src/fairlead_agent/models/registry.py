@@ -1,6 +1,8 @@
 """Which back end a model name means."""
 
+import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
@@ -12,12 +14,14 @@ from fairlead_agent.models.interface import BackEndSetup, ModelBackend
 from fairlead_agent.models.mending import Mending
 from fairlead_agent.models.table import ModelFacts
 from fairlead_agent.models.window import Window, window_of
+from fairlead_agent.tools import held_keys
 from fairlead_common.config import AgentConfig, parse_model
 from fairlead_common.config.models import ANTHROPIC_URL, OPENAI_URL, ApiKey, ProviderConfig
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.service import extensions
 from fairlead_common.service.extensions import ExtensionError
 from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.service.stored_credentials import StoredCredentials
 
 log = structlog.get_logger()
 
@@ -27,6 +31,8 @@ BUILT_IN: Final = {
     "anthropic": "fairlead_agent.models.anthropic:make",
     "litellm": "fairlead_agent.models.litellm_backend:make",
 }
+_RETIRED_S: Final = 3600.0  # a reply that still comes with the key of before may take long
+_LOOK_S: Final = 30.0
 _METHODS: Final = ("stream", "check", "close")
 
 
@@ -39,13 +45,25 @@ class WarmedUp(Protocol):
 
 
 class Registry:
-    """The back ends of this process, made when first needed."""
+    """The back ends of this process, made when first needed.
 
-    def __init__(self, config: LiveConfig, environ: Mapping[str, str] | None = None) -> None:
+    Args:
+        environ: where keys with `from_env` are; None: that of this process.
+        stored: where keys with `stored` are; None: nowhere.
+    """
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        environ: Mapping[str, str] | None = None,
+        stored: StoredCredentials | None = None,
+    ) -> None:
         self._config = config
         self._environ = os.environ if environ is None else environ
         self.mending = Mending()
+        self._stored = stored
         self._made: dict[str, tuple[ProviderConfig | None, str, ModelBackend]] = {}
+        self._retired: list[tuple[float, str, ModelBackend]] = []
 
     def resolve(self, name: str) -> tuple[ModelBackend, str]:
         """The back end for a model name, and the name that it knows the model by.
@@ -60,9 +78,40 @@ class Registry:
         made = self._made.get(backend)
         if made is None or made[:2] != (provider, key):
             new = self._make(backend) if provider is None else self._of_provider(backend, provider, key)
+            self._retire(backend)
             made = (provider, key, new)
             self._made[backend] = made
         return made[2], model
+
+    def drop_old_keys(self) -> None:
+        """Let go of each back end whose key is another one now, or gone. Replies that still come go on."""
+        for name, (provider, key, _) in list(self._made.items()):
+            if provider is None:
+                continue
+            try:
+                same = self._key(name, provider.api_key) == key
+            except InvalidInputError:
+                same = False
+            if not same:
+                self._retire(name)
+
+    def _retire(self, name: str) -> None:
+        if (made := self._made.pop(name, None)) is not None:
+            self._retired.append((time.monotonic() + _RETIRED_S, name, made[2]))
+
+    async def close_retired(self, stop: asyncio.Event) -> None:
+        """Until `stop`: close back ends that were replaced, once no reply can need them any more."""
+        while not stop.is_set():
+            now = time.monotonic()
+            due = [each for each in self._retired if each[0] <= now]
+            self._retired = [each for each in self._retired if each[0] > now]
+            for _, name, model in due:
+                await _guarded(name, model.close)
+            try:
+                async with asyncio.timeout(_LOOK_S):
+                    await stop.wait()
+            except TimeoutError:
+                continue
 
     def facts(self, name: str) -> ModelFacts:
         """What is known of a model, see `facts.py`.
@@ -83,13 +132,29 @@ class Registry:
     def _key(self, name: str, key: ApiKey) -> str:
         if key.from_env:
             return self._environ.get(key.from_env, "")
+        if key.stored:
+            return self._stored_key(name, key.stored)
         if not key.from_file:
             return ""
         try:
-            return Path(key.from_file).read_text().strip()
+            found = Path(key.from_file).read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
             field = f"models.providers.{name}.api_key.from_file"
             raise InvalidInputError(field, f"cannot be read: {error}") from error
+        held_keys.hold(found)
+        return found
+
+    def _stored_key(self, provider: str, name: str) -> str:
+        found = None if self._stored is None else self._stored.value(name)
+        if found is None:
+            problem = "nothing is stored here" if self._stored is None else self._stored.problem(name)
+            raise InvalidInputError(f"models.providers.{provider}.api_key.stored", problem)
+        return found
+
+    def providers_of(self, name: str) -> list[str]:
+        """The configured providers whose key is this stored credential."""
+        providers = self._config.current.models.providers
+        return sorted(each for each, provider in providers.items() if provider.api_key.stored == name)
 
     def _setup(self, backend: str) -> BackEndSetup:
         return BackEndSetup(
@@ -166,7 +231,8 @@ class Registry:
 
     async def close(self) -> None:
         """Let go of all connections."""
-        for name, (_, _, model) in self._made.items():
+        retired = [(name, model) for _, name, model in self._retired]
+        for name, model in [*((name, model) for name, (_, _, model) in self._made.items()), *retired]:
             await _guarded(name, model.close)
 
 

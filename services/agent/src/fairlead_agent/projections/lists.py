@@ -195,6 +195,10 @@ class Projections:
             approvals=len(state.approvals),
             last_seq=state.last_seq,
             news_seq=state.news_seq,
+            pinned=state.pinned,
+            archived=state.archived,
+            thinking=state.thinking,
+            forked_from=state.fork.origin if state.fork else "",
         )
 
     def _window_tokens(self, model: str, profile: AgentConfig) -> int:

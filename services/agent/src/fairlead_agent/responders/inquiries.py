@@ -23,7 +23,7 @@ CHECK_WITHIN_S: Final = 2.0
 REMEMBERED_S: Final = 2.0  # however many ask, providers are asked as often
 
 _ADVICE: Final = {
-    "auth": "set the key in the environment of the agent service and restart it",
+    "auth": "store the key (`fairlead credentials set`), or set it in the agent's environment and restart",
     "retryable": "check the network of the agent service, the address of the provider, and HTTPS_PROXY",
 }
 

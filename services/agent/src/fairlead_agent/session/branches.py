@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import structlog
 
-from fairlead_agent.session.history import read_tree, restore
 from fairlead_agent.session.next_step import ChangeBranch, Restore
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.replies import Replies
+from fairlead_common.bus.branch_reads import read_tree, restore
 from fairlead_common.protocol.branch_entries import BranchRequestEntry, NavigateEntry, Stretch
 from fairlead_common.protocol.content import UserMessage
 from fairlead_common.protocol.entries import DroppedEntry
@@ -40,7 +40,7 @@ class Branches:
         """Read what was said before, or carry out a request; drop it with the reason if that cannot be."""
         if isinstance(step, Restore):
             async with self._owner.lock:
-                await restore(self._owner)
+                await self._restore()
             return
         request = step.request
         found = self._in_conversation(request) or await self._in_log(request)
@@ -61,8 +61,11 @@ class Branches:
                 )
             )
             if self._state.lacks_history:
-                await restore(self._owner)
+                await self._restore()
         log.info("navigated", action=request.action, entry=found.entry)
+
+    async def _restore(self) -> None:
+        await restore(self._owner.bus, self._owner.objects, self._state)
 
     def _in_conversation(self, request: BranchRequestEntry) -> Target | None:
         """The target, where the messages that the model is shown tell all; they nearly always do."""
@@ -85,7 +88,7 @@ class Branches:
         return None if path is None else Target(target, path)
 
     async def _in_log(self, request: BranchRequestEntry) -> Target | str:
-        tree = await read_tree(self._owner)
+        tree = await read_tree(self._owner.bus, self._owner.objects, self._state)
         wanted = request.entry
         if not wanted:
             return "there is no message to reply to again"

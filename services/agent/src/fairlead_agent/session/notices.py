@@ -11,6 +11,7 @@ from fairlead_agent.session.next_step import StartRun
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.tools.placement import moved
 from fairlead_common.errors import BadMessageError
+from fairlead_common.protocol.branch_entries import ForkEntry
 from fairlead_common.protocol.custom_entries import (
     DELIVERY,
     HEARTBEAT,
@@ -18,10 +19,16 @@ from fairlead_common.protocol.custom_entries import (
     SYSTEM_EVENT,
     THINKING,
 )
-from fairlead_common.protocol.entries import CustomEntry, ModeChangeEntry, ModelChangeEntry, SessionInfoEntry
+from fairlead_common.protocol.entries import (
+    CustomEntry,
+    ModeChangeEntry,
+    ModelChangeEntry,
+    SessionInfoEntry,
+)
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import (
     CreateSession,
+    ForkOf,
     HeartbeatNotice,
     MoveSession,
     Notice,
@@ -29,6 +36,7 @@ from fairlead_common.protocol.messages import (
     UpdateSession,
 )
 from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.service.log_formats import BRANCHES
 from fairlead_common.session_log.generations import DELETE
 
 _decode = msgspec.json.decode
@@ -80,6 +88,8 @@ class Notices:
 
     async def _create(self, body: CreateSession, seq: int) -> None:
         """Settings of a session that is new, or that is there and gets them once more."""
+        if body.fork is not None and not self._state.items:
+            await self._begin_as_fork(body.fork)
         if body.mode:
             await self._owner.append_locked(ModeChangeEntry(id=new_id(), mode=body.mode))
         await self._owner.append_locked(
@@ -94,6 +104,28 @@ class Notices:
                 source=body.source or None,
             )
         )
+
+    async def _begin_as_fork(self, fork: ForkOf) -> None:
+        """Append what a fork begins with; what an earlier owner appended before a kill stays."""
+        if not self._owner.may_write(BRANCHES):
+            raise BadMessageError("fork: a running service is of a version that cannot read forks")
+        if self._state.fork is None:
+            await self._owner.append_locked(
+                ForkEntry(
+                    id=new_id(),
+                    origin=fork.origin,
+                    entry=fork.entry,
+                    object=fork.object,
+                    untrusted=fork.untrusted,
+                    private=fork.private,
+                    secret=fork.secret,
+                )
+            )
+        if fork.model:
+            await self._owner.append_locked(ModelChangeEntry(id=new_id(), model=fork.model))
+        if fork.thinking:
+            level: dict[str, object] = {"level": fork.thinking}
+            await self._owner.append_locked(CustomEntry(id=new_id(), name=THINKING, data=level))
 
     async def _update(self, body: UpdateSession, seq: int) -> None:
         if body.mode is not None:

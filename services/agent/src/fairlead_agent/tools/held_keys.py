@@ -17,6 +17,11 @@ def text_without_keys(text: str) -> str:
     return _mask().text(text)
 
 
+def hold(key: str) -> None:
+    """Keep this key out of what comes from here on too; also when it is used no more."""
+    _mask().add(key)
+
+
 @cache
 def _mask() -> Mask:
     named = os.environ.get("FAIRLEAD_AGENT_ENV", "").split(",")  # what someone gave this service by name

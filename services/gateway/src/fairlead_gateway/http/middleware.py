@@ -203,6 +203,8 @@ def right_for(method: str, path: str) -> Right:
     """The right that a request needs."""
     if method in SAFE_METHODS or path == "/api/logout":
         return "read"
+    if path.startswith("/api/credentials/"):
+        return "admin"
     return "approve" if path.startswith("/api/approvals/") else "write"
 
 

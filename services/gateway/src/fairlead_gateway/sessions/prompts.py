@@ -59,7 +59,7 @@ async def send(request: Request, kind: str) -> Response:
     key = chosen_key(body.key, request.headers.getlist("idempotency-key"))
     async with answering():
         seen = await gateway.must_exist(session)
-        attachments = [await _store(gateway, upload) for upload in body.attachments]
+        attachments = [await store_attachment(gateway, upload) for upload in body.attachments]
         await take_up(gateway, gateway.index.session(session))
         words = UserInput(text=body.text, attachments=attachments, sender=principal_of(request).user)
         trace = request.headers.get(subjects.H_TRACE)
@@ -81,7 +81,8 @@ def chosen_key(in_body: str | None, headers: list[str]) -> str:
     return keys.pop() if keys else new_id()
 
 
-async def _store(gateway: Gateway, upload: Upload) -> Attachment:
+async def store_attachment(gateway: Gateway, upload: Upload) -> Attachment:
+    """Store what was uploaded with a message."""
     name = await gateway.objects.put(upload.data)
     return Attachment(
         object=name, name=upload.name, media_type=upload.media_type, size_bytes=len(upload.data)

@@ -61,6 +61,8 @@ class SessionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sandbox: SandboxKind | None = None
     deny: RuleTexts | None = None
     work_mode: WorkMode | None = None
+    pinned: bool | None = None
+    archived: bool | None = None
 
 
 async def create(request: Request) -> Response:
@@ -150,6 +152,8 @@ async def change(request: Request) -> Response:
         sandbox=body.sandbox,
         deny=body.deny,
         work_mode=body.work_mode,
+        pinned=body.pinned,
+        archived=body.archived,
         sender=principal_of(request).user,
     )
     check_rules(body.deny or [], "deny", allowing=False)

@@ -230,6 +230,20 @@ export interface At {
 }
 
 /**
+ * The conversation goes on behind another entry.
+ *
+ * Fields:
+ *     key: idempotency key of the request.
+ *     entry: the entry behind which it goes on. leaf: the entry that moved it, the last one now.
+ */
+export interface BranchChanged {
+  seq: number;
+  key: string;
+  entry: string;
+  leaf: string;
+}
+
+/**
  * A request to go on from another entry was accepted. It ends the open run; then it is carried out.
  *
  * A `navigate` entry carries it out, or a `dropped` entry that names it says why not.
@@ -449,6 +463,52 @@ export interface Creator {
   untrusted?: boolean;
 }
 
+/**
+ * A stored credential, without its value.
+ *
+ * Fields:
+ *     recipient: who can open it: `agent`, or `host:<label>`.
+ *     revision: another one is another value.
+ *     readable: whether its recipient can open it; if not, it must be set again.
+ *     used_by: providers in `models.providers` that refer to it.
+ *     test: the last test of this revision, if there was one.
+ */
+export interface Credential {
+  name: string;
+  for: string;
+  revision: number;
+  set_at_ms: number;
+  set_by: string;
+  readable: boolean;
+  used_by: string[];
+  test: CredentialTest | null;
+}
+
+/** Body of `PUT /api/credentials/{name}`. */
+export interface CredentialBody {
+  value: string;
+  for?: string;
+}
+
+/** Stored credentials, by recipient and name. */
+export interface CredentialList {
+  credentials: Credential[];
+}
+
+/** A credential is stored, sealed to its recipient. */
+export interface CredentialStored {
+  name: string;
+  for: string;
+  revision: number;
+}
+
+/** What the last test of a credential found; `unused`: no provider refers to it. */
+export interface CredentialTest {
+  state: "ok" | "problem" | "unused";
+  text: string;
+  at_ms: number;
+}
+
 /** By a cron expression of 5 fields, or 6 with seconds first, in the zone `tz` (default: the server's). */
 export interface Cron {
   kind: "cron";
@@ -575,6 +635,15 @@ export interface DroppedEntry {
   reply_to?: string | null;
 }
 
+/** Body of `POST /api/sessions/{id}/edit`. */
+export interface EditBody {
+  entry: string;
+  text: string;
+  attachments?: Upload[];
+  leaf?: string | null;
+  key?: string | null;
+}
+
 /** An entry of a session's log. Fields with their default value are left out. Later versions may add types: treat an unknown type as one that changes nothing. */
 export type Entry = MessageEntry | QueuedEntry | DroppedEntry | RunStartEntry | RunEndEntry | ApprovalRequestEntry | ApprovalEntry | HookDecisionEntry | HookContextEntry | EpochEntry | SessionInfoEntry | ModeChangeEntry | ModelChangeEntry | ToolListEntry | BranchRequestEntry | NavigateEntry | ForkEntry | LabelEntry | CompactRequestEntry | CompactionEntry | CompactionPreparedEntry | CompactionUndoneEntry | CustomEntry | DeletedEntry;
 
@@ -684,6 +753,13 @@ export interface Fired {
   id: string | null;
   reason: string | null;
   warnings: string[];
+}
+
+/** Body of `POST /api/sessions/{id}/fork`. Without `entry` the new session begins with all of this one. */
+export interface ForkBody {
+  entry?: string | null;
+  id?: string | null;
+  title?: string | null;
 }
 
 /**
@@ -874,6 +950,12 @@ export interface Jobs {
   next: string | null;
 }
 
+/** Body of `POST /api/sessions/{id}/label`. An empty label takes the name away. */
+export interface LabelBody {
+  entry: string;
+  label: string;
+}
+
 /** A name for an entry, for people. An empty one takes it away. */
 export interface LabelEntry {
   type: "label";
@@ -1012,6 +1094,14 @@ export interface Move {
 export interface MoveStored {
   seq: number;
   host: string;
+}
+
+/** Body of `POST /api/sessions/{id}/navigate`. */
+export interface NavigateBody {
+  entry: string;
+  summarize?: boolean;
+  leaf?: string | null;
+  key?: string | null;
 }
 
 /**
@@ -1199,6 +1289,13 @@ export interface Readiness {
   login_paused?: number;
 }
 
+/** Body of `POST /api/sessions/{id}/regenerate`. Without `entry`: the last message is answered again. */
+export interface RegenerateBody {
+  entry?: string | null;
+  leaf?: string | null;
+  key?: string | null;
+}
+
 /** Answer of `cron.remove`. */
 export interface Removed {
   removed: boolean;
@@ -1380,6 +1477,9 @@ export interface ServiceInstance {
  *         was deleted.
  *     news_seq: sequence of the last of those entries that shows people something new; 0: not known.
  *     source: where it comes from, as in `CreateSession`; empty: an ordinary session.
+ *     pinned, archived: how lists show it: first, and not unless they are asked for archived ones.
+ *     thinking: level that the session is set to; empty: the profile's.
+ *     forked_from: id of the session that it began as a copy of.
  */
 export interface Session {
   id: string;
@@ -1405,6 +1505,10 @@ export interface Session {
   approvals: number;
   last_seq: number;
   news_seq: number;
+  pinned: boolean;
+  archived: boolean;
+  thinking: string;
+  forked_from: string;
 }
 
 /** Body of `PATCH /api/sessions/{id}`. */
@@ -1415,6 +1519,8 @@ export interface SessionChange {
   sandbox?: string | null;
   deny?: string[] | null;
   work_mode?: ("" | "bugfix" | "implement" | "plan" | "review") | null;
+  pinned?: boolean | null;
+  archived?: boolean | null;
 }
 
 /** The last event of a session. */

@@ -1,0 +1,201 @@
+"""Stored credentials over HTTP: set, listed, tested, removed. No answer, log line or error holds a value."""
+
+import time
+from typing import Annotated, Final
+
+import msgspec
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.errors import FairleadError, InvalidInputError, NotFoundError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.credentials import (
+    AGENT_KEY,
+    AGENT_RECIPIENT,
+    MAX_VALUE_BYTES,
+    RECIPIENT_PATTERN,
+    CredentialAnswer,
+    CredentialInfo,
+    CredentialQuestion,
+    RemovedCredential,
+    SealedCredential,
+    SealingKeys,
+    check_name,
+    sealed_key,
+)
+from fairlead_common.service.sealing import seal
+from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
+from fairlead_gateway.http.problems import Problem, json_response
+from fairlead_gateway.http.request_parsing import check_parameters, decode, one
+from fairlead_gateway.responses import Credential, CredentialList, CredentialStored, CredentialTest
+
+log = structlog.get_logger()
+
+LIST_WITHIN_S: Final = 3.0
+TEST_WITHIN_S: Final = 11.0  # the agent service gives providers 8 s
+
+_answer = msgspec.json.Decoder(CredentialAnswer)
+
+
+class CredentialBody(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"recipient": "for"}
+):
+    """Body of `PUT /api/credentials/{name}`."""
+
+    # What fits into an HTTP header: printable ASCII, with blanks only inside.
+    value: Annotated[
+        str, msgspec.Meta(min_length=1, max_length=MAX_VALUE_BYTES, pattern=r"^[!-~]([ -~]*[!-~])?$(?!\n)")
+    ]
+    recipient: Annotated[str, msgspec.Meta(pattern=RECIPIENT_PATTERN)] = AGENT_RECIPIENT
+
+
+async def put(request: Request) -> Response:
+    """200 once the value is stored, sealed: from then on only its recipient can read it."""
+    check_parameters(request)
+    gateway = gateway_of(request)
+    name = check_name(request.path_params["name"])
+    value, recipient = await _body(request)
+    user = principal_of(request).user
+    async with answering():
+        keys = await _keys(gateway, recipient)
+        sealed = SealedCredential(
+            name=name,
+            recipient=recipient,
+            sealed=seal(name, recipient, value, keys),
+            set_at_ms=time.time_ns() // 1_000_000,
+            set_by=user,
+        )
+        revision = await _bucket(gateway).put(sealed_key(recipient, name), msgspec.json.encode(sealed))
+    log.info("credential_set", credential=name, recipient=recipient, user=user, revision=revision)
+    await _tell(gateway)
+    return json_response(CredentialStored(name=name, recipient=recipient, revision=revision))
+
+
+async def remove(request: Request) -> Response:
+    """204 once it is stored that there is no such credential."""
+    check_parameters(request, "for")
+    gateway = gateway_of(request)
+    name, recipient = check_name(request.path_params["name"]), _recipient(request)
+    user = principal_of(request).user
+    known = await _asked(gateway, CredentialQuestion(), LIST_WITHIN_S)
+    if known is not None and _find(known, name, recipient) is None:
+        raise Problem(404, f"credential {name} of {recipient} does not exist")
+    marker = RemovedCredential(removed_at_ms=time.time_ns() // 1_000_000, removed_by=user)
+    async with answering():
+        await _bucket(gateway).put_marker(sealed_key(recipient, name), msgspec.json.encode(marker))
+    log.info("credential_removed", credential=name, recipient=recipient, user=user)
+    await _tell(gateway)
+    return Response(status_code=204)
+
+
+async def listing(request: Request) -> Response:
+    """All credentials and their last tests."""
+    check_parameters(request)
+    known = _answered(await _asked(gateway_of(request), CredentialQuestion(), LIST_WITHIN_S))
+    return json_response(CredentialList(credentials=[_shown(info) for info in known]))
+
+
+async def test(request: Request) -> Response:
+    """What the providers that use a credential say of it now."""
+    check_parameters(request, "for")
+    gateway = gateway_of(request)
+    name, recipient = check_name(request.path_params["name"]), _recipient(request)
+    question = CredentialQuestion(test=name, recipient=recipient)
+    found = _find(_answered(await _asked(gateway, question, TEST_WITHIN_S)), name, recipient)
+    if found is None:
+        raise Problem(404, f"credential {name} of {recipient} does not exist")
+    log.info("credential_test_asked", credential=name, recipient=recipient, user=principal_of(request).user)
+    return json_response(_shown(found))
+
+
+async def _body(request: Request) -> tuple[str, str]:
+    """Value and recipient.
+
+    Raises:
+        InvalidInputError: they do not fit; unlike elsewhere, the text does not repeat what was sent.
+    """
+    try:
+        body = await decode(request, CredentialBody)
+    except InvalidInputError as error:
+        field = error.field if error.field in ("value", "for") else "body"
+        text = (
+            f"must be `value`, 1 to {MAX_VALUE_BYTES} printable ASCII characters without blanks around them, "
+            "and perhaps `for`, `agent` or `host:<label>`"
+        )
+        raise InvalidInputError(field, text) from None
+    return body.value, body.recipient
+
+
+def _recipient(request: Request) -> str:
+    found = one(request, "for")
+    recipient = AGENT_RECIPIENT if found is None else found
+    sealed_key(recipient, "any")  # whether it is one
+    return recipient
+
+
+async def _keys(gateway: Gateway, recipient: str) -> SealingKeys:
+    """The public keys of a recipient, as it published them itself: no other user may write there.
+
+    Raises:
+        Problem: it has published none.
+    """
+    if recipient != AGENT_RECIPIENT:
+        raise Problem(409, f"{recipient} takes no credentials", field="for")
+    record = await _bucket(gateway).get(AGENT_KEY)
+    keys = SealingKeys() if record is None else msgspec.json.decode(record.data, type=SealingKeys)
+    if not keys.keys:
+        text = "the agent service has published no key to seal credentials to; see its log"
+        raise Problem(503, text, headers={"Retry-After": "2"})
+    return keys
+
+
+async def _asked(
+    gateway: Gateway, question: CredentialQuestion, within_s: float
+) -> list[CredentialInfo] | None:
+    """What the agent service tells of credentials; None if it does not answer."""
+    try:
+        reply = await gateway.bus.request(
+            subjects.AGENT_CREDENTIALS, msgspec.json.encode(question), timeout_s=within_s
+        )
+        return _answer.decode(reply.data).credentials
+    except (NotFoundError, FairleadError, TimeoutError, msgspec.DecodeError) as error:
+        log.warning("credentials_unanswered", error=type(error).__name__)
+        return None
+
+
+def _answered(known: list[CredentialInfo] | None) -> list[CredentialInfo]:
+    if known is None:
+        raise Problem(503, "the agent service does not answer; try again", headers={"Retry-After": "2"})
+    return known
+
+
+def _find(known: list[CredentialInfo], name: str, recipient: str) -> CredentialInfo | None:
+    return next((info for info in known if (info.name, info.recipient) == (name, recipient)), None)
+
+
+def _shown(info: CredentialInfo) -> Credential:
+    check = info.check
+    return Credential(
+        name=info.name,
+        recipient=info.recipient,
+        revision=info.revision,
+        set_at_ms=info.set_at_ms,
+        set_by=info.set_by,
+        readable=info.readable,
+        used_by=info.used_by,
+        test=None if check is None else CredentialTest(state=check.state, text=check.text, at_ms=check.at_ms),
+    )
+
+
+def _bucket(gateway: Gateway) -> Bucket:
+    return Bucket(gateway.bus, subjects.BUCKET_CREDENTIALS)
+
+
+async def _tell(gateway: Gateway) -> None:
+    """Have recipients look at once; they look every few seconds anyway."""
+    try:
+        await gateway.bus.emit(subjects.CREDENTIALS_CHANGED, b"")
+    except FairleadError as error:
+        log.warning("credential_hint_lost", error=str(error))

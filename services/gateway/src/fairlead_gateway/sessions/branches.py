@@ -1,0 +1,267 @@
+"""Going on from another entry of a session, and new sessions that begin at one."""
+
+import asyncio
+import time
+from typing import Annotated, Final, Literal, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fairlead_common.bus.branch_reads import encode_fork, fold_branch, read_state, read_tree
+from fairlead_common.errors import ConflictError, LaterVersionError, NotFoundError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.branch_entries import BranchRequestEntry, NavigateEntry
+from fairlead_common.protocol.entries import DroppedEntry
+from fairlead_common.protocol.ids import check_id, new_id
+from fairlead_common.protocol.messages import (
+    MAX_TEXT_CHARS,
+    CreateSession,
+    EditMessage,
+    EntryId,
+    ForkOf,
+    LabelEntryRequest,
+    Navigate,
+    Regenerate,
+    WorkMode,
+)
+from fairlead_common.session_log.state import SessionState
+from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
+from fairlead_gateway.http.problems import Problem, json_response
+from fairlead_gateway.http.request_parsing import Id, check_parameters, decode
+from fairlead_gateway.responses import BranchChanged, PromptStored
+from fairlead_gateway.sessions.privilege_checks import check_new
+from fairlead_gateway.sessions.prompts import MAX_ATTACHMENTS, Upload, chosen_key, store_attachment
+from fairlead_gateway.sessions.session_lookup import fresh_summary, shown
+from fairlead_gateway.sessions.sessions import Title, create_session
+from fairlead_gateway.sessions.transcript import placed
+
+CARRIED_OUT_WITHIN_S: Final = 10.0
+_FORK_WITHIN_S: Final = 25.0
+Wanted = Annotated[EntryId, msgspec.Meta(min_length=1)]
+_Action = Literal["navigate", "edit", "regenerate"]
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class NavigateBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of `POST /api/sessions/{id}/navigate`."""
+
+    entry: Wanted
+    summarize: bool = False
+    leaf: Wanted | None = None
+    key: Id | None = None
+
+
+class EditBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of `POST /api/sessions/{id}/edit`."""
+
+    entry: Wanted
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARS, pattern=r"\S")]
+    attachments: Annotated[list[Upload], msgspec.Meta(max_length=MAX_ATTACHMENTS)] = []
+    leaf: Wanted | None = None
+    key: Id | None = None
+
+
+class RegenerateBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of `POST /api/sessions/{id}/regenerate`. Without `entry`: the last message is answered again."""
+
+    entry: Wanted | None = None
+    leaf: Wanted | None = None
+    key: Id | None = None
+
+
+class LabelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of `POST /api/sessions/{id}/label`. An empty label takes the name away."""
+
+    entry: Wanted
+    label: Annotated[str, msgspec.Meta(max_length=200)]
+
+
+class ForkBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of `POST /api/sessions/{id}/fork`. Without `entry` the new session begins with all of this one."""
+
+    entry: Wanted | None = None
+    id: Id | None = None
+    title: Title | None = None
+
+
+async def navigate(request: Request) -> Response:
+    """200 once the conversation goes on behind the entry."""
+    body = await _decode(request, NavigateBody)
+    wish = Navigate(
+        entry=body.entry, leaf=body.leaf, summarize=body.summarize, sender=principal_of(request).user
+    )
+    return await _request(request, "navigate", wish, body.key)
+
+
+async def edit(request: Request) -> Response:
+    """200 once the new words stand where the old ones did; their run begins."""
+    body = await _decode(request, EditBody)
+    gateway = gateway_of(request)
+    async with answering():
+        attachments = [await store_attachment(gateway, upload) for upload in body.attachments]
+    wish = EditMessage(
+        entry=body.entry,
+        text=body.text,
+        attachments=attachments,
+        leaf=body.leaf,
+        sender=principal_of(request).user,
+    )
+    return await _request(request, "edit", wish, body.key)
+
+
+async def regenerate(request: Request) -> Response:
+    """200 once the earlier reply is left; the run for another one begins."""
+    check_parameters(request)
+    body = await decode(request, RegenerateBody, default=RegenerateBody())
+    wish = Regenerate(entry=body.entry or "", leaf=body.leaf, sender=principal_of(request).user)
+    return await _request(request, "regenerate", wish, body.key)
+
+
+async def label(request: Request) -> Response:
+    """202 once the name for an entry is stored."""
+    body = await _decode(request, LabelBody)
+    wish = LabelEntryRequest(entry=body.entry, label=body.label, sender=principal_of(request).user)
+    key = new_id()
+    async with answering():
+        seq = await _store(gateway_of(request), _session(request), "label", wish, key)
+    return json_response(PromptStored(seq=seq, key=key), 202)
+
+
+async def _decode(request: Request, body: type[T]) -> T:
+    check_parameters(request)
+    return await decode(request, body)
+
+
+def _session(request: Request) -> str:
+    return check_id(request.path_params["session"], "session")
+
+
+async def _request(
+    request: Request, action: _Action, wish: Navigate | EditMessage | Regenerate, key: str | None
+) -> Response:
+    """200 when it is carried out, 202 when that takes longer, a summary for example.
+
+    Raises:
+        Problem: 409, it cannot be, or the conversation has gone on since the caller looked.
+    """
+    gateway, session = gateway_of(request), _session(request)
+    key = chosen_key(key, request.headers.getlist("idempotency-key"))
+    async with answering():
+        seq = await _store(gateway, session, action, wish, key)
+    try:
+        async with asyncio.timeout(CARRIED_OUT_WITHIN_S):
+            done = await _outcome(gateway, session, seq)
+    except TimeoutError:
+        return json_response(PromptStored(seq=seq, key=key), 202)
+    if isinstance(done, DroppedEntry):
+        raise Problem(409, done.reason, field=_field(done.reason))
+    return json_response(BranchChanged(seq=seq, key=key, entry=done.parent_id or "", leaf=done.id))
+
+
+def _field(reason: str) -> str | None:
+    name, colon, _ = reason.partition(":")
+    return name if colon and name in ("entry", "leaf") else None
+
+
+async def _store(gateway: Gateway, session: str, kind: str, wish: msgspec.Struct, key: str) -> int:
+    """Sequence of the mail; that of the first one if the same wish is sent again under the same key.
+
+    Raises:
+        Problem: 409, the key was used for another request; 404, there is no such session.
+    """
+    seen = await gateway.must_exist(session)
+    data, headers = await gateway.objects.pack(msgspec.json.encode(wish))
+    data = headers[subjects.H_OBJECT].encode() if headers else data
+    try:
+        return await gateway.bus.create(
+            subjects.SESSIONS,
+            subjects.mail(session, "notice", f"{kind}-{key}"),
+            data,
+            {**headers, **seen},
+            point="gateway.branch",
+        )
+    except ConflictError:
+        raise Problem(409, f"the key {key} was already used for another request", field="key") from None
+
+
+async def _outcome(gateway: Gateway, session: str, seq: int) -> NavigateEntry | DroppedEntry:
+    """The entry that carries out the mail `seq`, or says why not."""
+    after, request, pause_s = seq, "", 0.01
+    while True:
+        async for record in gateway.bus.read(
+            subjects.SESSIONS, subjects.session_log(session), start=after + 1
+        ):
+            after = record.seq
+            for each in await placed(gateway.objects, record):
+                entry = each.read() if each.data else None
+                match entry:
+                    case BranchRequestEntry(mail_seq=of) if of == seq:
+                        request = entry.id
+                    case NavigateEntry(request=of_request) if request and of_request == request:
+                        return entry
+                    case DroppedEntry() if seq in entry.seqs:
+                        return entry
+                    case _:
+                        pass
+        await asyncio.sleep(pause_s)
+        pause_s = min(0.25, pause_s * 1.5)
+
+
+async def fork(request: Request) -> Response:
+    """201 with a new session that begins with the conversation of this one, up to an entry."""
+    check_parameters(request)
+    gateway, origin = gateway_of(request), _session(request)
+    body = await decode(request, ForkBody, default=ForkBody())
+    session = body.id or new_id()
+    async with answering(_FORK_WITHIN_S):
+        await gateway.must_exist(origin)
+        try:
+            state, branch, entry = await _conversation(gateway, origin, body.entry)
+        except (LaterVersionError, NotFoundError) as error:
+            raise Problem(409, f"session {origin} cannot be read: {error}") from error
+        notice = CreateSession(
+            agent=state.agent or "main",
+            mode=state.mode or None,
+            title=body.title if body.title is not None else state.title or None,
+            sandbox=state.sandbox or None,
+            deny=state.deny or None,
+            work_mode=msgspec.convert(state.work_mode, WorkMode | None),
+            sender=principal_of(request).user,
+            fork=ForkOf(
+                origin=origin,
+                entry=entry,
+                object=await gateway.objects.put(encode_fork(branch.items)),
+                model=state.model,
+                thinking=state.thinking,
+                untrusted=state.untrusted,
+                private=state.private,
+                secret=state.secret,
+            ),
+        )
+        check_new(principal_of(request), gateway.config.current, session, notice)
+        seq = await create_session(gateway, session, notice)
+    summary = fresh_summary(gateway, session, notice, created_at=int(time.time() * 1000), seq=seq)
+    gateway.index.expect(summary)
+    return json_response(shown(summary), 201, {"Location": f"/api/sessions/{session}"})
+
+
+async def _conversation(
+    gateway: Gateway, session: str, entry: str | None
+) -> tuple[SessionState, SessionState, str]:
+    """The session's state, that of the branch up to the entry, and the entry of its last message.
+
+    Raises:
+        Problem: 409, there is no such entry.
+    """
+    state = await read_state(gateway.bus, gateway.objects, session)
+    if entry is None:
+        return state, state, state.end_of_conversation
+    path = state.place_of(entry)
+    if path is None:
+        tree = await read_tree(gateway.bus, gateway.objects, state)
+        if entry not in tree:
+            raise Problem(409, f"entry: there is no entry {entry} in session {session}", field="entry")
+        entry = tree.end(entry)
+        path = tree.branch(entry) if entry in tree else state.place_of(entry) or []
+    return state, await fold_branch(gateway.bus, gateway.objects, state, path), entry
