@@ -1,8 +1,10 @@
 """What a command of an agent with sandbox `local`, a program of the same user, can learn from /proc."""
 
+import contextlib
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -48,3 +50,52 @@ def test_commands_of_the_same_user_cannot_read_the_keys_of_services(tmp_path: Pa
         down = up.cli("down")
         assert down.returncode == 0
         assert "stopped; 1 runner is left: it ends 15 minutes after its last command" in down.stderr
+
+
+class Watch:
+    """Reads the environment of every process of the machine, again and again, with the rights of the test."""
+
+    def __init__(self, word: bytes) -> None:
+        self._word = word
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self.found: set[str] = set()
+        self.looks = 0
+
+    def __enter__(self) -> "Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(timeout=30)
+
+    def _look(self) -> None:
+        while not self._stop.is_set():
+            self.looks += 1
+            for process in Path("/proc").iterdir():
+                if process.name.isdecimal():
+                    with contextlib.suppress(OSError):
+                        if self._word in (process / "environ").read_bytes():
+                            self.found.add((process / "cmdline").read_bytes().decode(errors="replace"))
+
+
+def test_no_process_that_is_started_again_has_a_key_in_its_environment_for_a_moment(tmp_path: Path) -> None:
+    """Not even before it can hide anything: tools may run while the agent service is started again."""
+    key = f"{KEY}-{tmp_path.name}"
+    environ = {"OPENAI_API_KEY": key, "FAIRLEAD_SECRET_PETS": key, "BRAVE_API_KEY": key}
+    sets = ("agents.main.mode=allow-all",)
+    with FairleadUp(tmp_path / "home", environ={**environ, "FAIRLEAD_MODEL": "demo"}, sets=sets) as up:
+        twin = subprocess.Popen(["sleep", "60"], env={"OPENAI_API_KEY": key})
+        try:
+            with Watch(key.encode()) as watch:
+                for name in ("agent", "tools", "gateway", "scheduler", "agent"):
+                    up.kill(name)
+                    up.wait_restarted(name)
+                    up.wait_ready(60)
+        finally:
+            twin.kill()
+            twin.wait()
+        assert watch.looks > 20
+        assert watch.found == {"sleep\x0060\x00"}
+        assert up.ask("hello")["outcome"] == "completed"

@@ -8,6 +8,7 @@ docs/decisions/0014-other-machines-come-through-a-door.md.
 import errno
 import ipaddress
 import json
+import os
 import secrets
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from fairlead_common.installation.errors import FAILED, USAGE, CommandError
 from fairlead_common.installation.home import Home, read_json, write_private
 from fairlead_common.installation.ports import free_port, is_free
+from fairlead_common.service.privacy import public_variables
 from fairlead_remote.host_register import HostRegister
 from fairlead_remote.nats_users.home_users import NatsUsers
 from fairlead_remote.nats_users.quoting import quoted
@@ -269,7 +271,12 @@ def _of_interfaces() -> Sequence[str]:
     """All addresses, as `ip` tells them; none where there is no such program."""
     try:
         done = subprocess.run(
-            ["ip", "-json", "address"], capture_output=True, text=True, timeout=5, check=False
+            ["ip", "-json", "address"],
+            env=public_variables(os.environ),
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
         )
         links = json.loads(done.stdout or "[]")
         return [str(each["local"]) for link in links for each in link.get("addr_info", []) if "local" in each]

@@ -28,7 +28,12 @@ from fairlead_common.service.liveness_file import keep_liveness_file, remove_liv
 from fairlead_common.service.log_formats import announced
 from fairlead_common.service.logs import configure_logs
 from fairlead_common.service.memory import settle_memory
-from fairlead_common.service.privacy import hide_memory, keep_files_private
+from fairlead_common.service.privacy import (
+    hide_environment,
+    hide_memory,
+    keep_files_private,
+    take_private_variables,
+)
 
 log = structlog.get_logger()
 
@@ -57,6 +62,8 @@ def run_service(
         private_files: what it writes is for its own user only; not where it also makes people's files.
     """
     hide_memory()
+    take_private_variables()
+    hide_environment()
     if private_files:
         keep_files_private()
     configure_logs(name, level=os.environ.get("FAIRLEAD_LOG_LEVEL", "info"))

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from fairlead_common.installation.errors import CONFIG
 from fairlead_common.installation.processes import ProcessFile
+from fairlead_common.service.privacy import told_privately
 from fairlead_node.supervisor.output import Console, LogFile
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -32,11 +33,16 @@ class ConfigurationRefusedError(Exception):
 
 
 class Command(NamedTuple):
-    """What to run."""
+    """What to run.
+
+    Fields:
+        is_service: it takes its private variables from a socket, see `privacy.told_privately`.
+    """
 
     name: str
     argv: list[str]
     environ: Mapping[str, str]
+    is_service: bool = False
 
 
 class SupervisedProcess:
@@ -116,16 +122,24 @@ class SupervisedProcess:
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
     async def _run_once(self) -> int:
-        process = await asyncio.create_subprocess_exec(
-            *self._command.argv,
-            env=dict(self._command.environ),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C reaches the supervisor alone, which keeps the order
-            preexec_fn=self._before_exec,
-            umask=self._umask,
-        )
+        environ, private = dict(self._command.environ), None
+        if self._command.is_service:
+            environ, private = told_privately(environ)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command.argv,
+                env=environ,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C reaches the supervisor alone, which keeps the order
+                preexec_fn=self._before_exec,
+                umask=self._umask,
+                pass_fds=() if private is None else (private.fileno(),),
+            )
+        finally:
+            if private is not None:
+                private.close()
         self._process = process
         self._book.add(self.name, process.pid)
         assert process.stdout is not None  # noqa: S101 - asked for above

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from fairlead_common.installation.errors import USAGE, CommandError
 from fairlead_common.installation.home import Home
 from fairlead_common.installation.nats_access import NatsAccess
+from fairlead_common.service.privacy import PRIVATE_FD
 
 SERVICES: Final = ("gateway", "agent", "tools", "scheduler", "webui")
 DEMO: Final = "demo"
@@ -83,7 +84,7 @@ _OF_TOOLS: Final = frozenset({"BRAVE_API_KEY", "TAVILY_API_KEY"})
 _TO_PUSH: Final = "FAIRLEAD_GIT_TOKEN"  # only executors push
 _CREDENTIALS: Final = "FAIRLEAD_NATS_"
 _OF_ALL: Final = frozenset({"FAIRLEAD_NATS_REPLICAS"})
-_NEVER: Final = frozenset({"FAIRLEAD_TOKEN"})
+_NEVER: Final = frozenset({"FAIRLEAD_TOKEN", PRIVATE_FD})
 _NOT_BY_NAME: Final = _NEVER | {_TO_PUSH}  # for a provider's key, whatever the configuration says
 
 

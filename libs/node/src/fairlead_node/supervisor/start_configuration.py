@@ -7,6 +7,7 @@ which lives as long as the platform.
 import asyncio
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.home import Home
 from fairlead_common.installation.nats_access import NatsAccess
+from fairlead_common.service.privacy import public_variables
 from fairlead_node.supervisor.child import die_with_parent
 
 TIMEOUT_S: Final = 20.0
@@ -49,6 +51,7 @@ async def read(access: NatsAccess, overrides: Mapping[str, object]) -> StartConf
     """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", __name__),
+        env=public_variables(os.environ),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -16,7 +16,7 @@ from fairlead_common.installation.home import note_port
 from fairlead_common.installation.nats_access import NatsAccess
 from fairlead_common.installation.processes import ProcessFile
 from fairlead_common.permissions.rights import PROVISIONER
-from fairlead_common.service.privacy import hide_memory, keep_files_private
+from fairlead_common.service.privacy import hide_environment, hide_memory, keep_files_private
 from fairlead_node.nats_server import server as nats_server
 from fairlead_node.nats_server.store_guard import LOOK_EVERY_S, StoreGuard
 from fairlead_node.supervisor import start_configuration
@@ -83,6 +83,7 @@ class Supervisor:
     async def run(self) -> int:
         """Run until a signal or a refusal; the exit status."""
         hide_memory()
+        hide_environment()
         self._umask = keep_files_private()
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -222,7 +223,7 @@ class Supervisor:
                 environ = service_environment(service, identity, self._plan, own)
                 if self._guard is not None:
                     environ["FAIRLEAD_STORE_STATE"] = str(self._plan.home.store_state)
-                command = Command(label, [sys.executable, "-P", "-m", module], environ)
+                command = Command(label, [sys.executable, "-P", "-m", module], environ, is_service=True)
                 children.append(self._child(command, tell=teller(self._console, label)))
         return children
 

@@ -249,6 +249,7 @@ class BubblewrapSandbox:
             try:
                 done = subprocess.run(
                     ["/usr/bin/python3", "-I", "-S", "-c", check],
+                    env={"PATH": os.environ.get("PATH", os.defpath)},
                     timeout=20,
                     check=False,
                     capture_output=True,
