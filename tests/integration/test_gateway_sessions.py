@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from fairlead_common.bus import Bus
@@ -15,7 +16,7 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import TextBlock, UserMessage
 from fairlead_common.protocol.entries import MessageEntry
 from fairlead_common.protocol.mail import decode_mail
-from fairlead_common.protocol.messages import UserInput
+from fairlead_common.protocol.messages import PromptOptions, RunLimitsInput, UserInput
 from tests.integration.gateway_fixture import FakeAgent, RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer
 
@@ -152,6 +153,40 @@ async def test_steer_followup_abort_drop_and_change_are_mail(gateway: RunningGat
     last = await bus.last(subjects.SESSIONS, found[-1])
     assert last is not None
     assert json.loads(last.data) == {"mode": "allow-all", "title": "New", "sender": "admin"}
+
+
+async def test_a_prompt_may_have_a_model_thinking_and_limits(gateway: RunningGateway, bus: Bus) -> None:
+    session = await gateway.session()
+    base = f"/api/sessions/{session}"
+    limits = {"usd": 0.5, "tokens": 1000, "turns": 3, "seconds": 60}
+    asked = {"model": "anthropic/claude-x", "thinking": "max", "limits": limits}
+    for kind in ("prompt", "followup"):
+        status, answer = await gateway.call("POST", f"{base}/{kind}", {"text": "x", **asked})
+        assert status == 202, answer
+        record = await bus.last(subjects.SESSIONS, subjects.mail(session, kind, answer["key"]))
+        assert record is not None
+        mail = decode_mail(kind, answer["key"], record.data)
+        assert isinstance(mail, UserInput)
+        assert mail.options == PromptOptions(
+            model="anthropic/claude-x", thinking="max", limits=msgspec.convert(limits, RunLimitsInput)
+        )
+    before = await stored(bus, session)
+    for wrong, field, text in (
+        ({"model": "gpt-5"}, "model", "must be demo, openai/<model>"),
+        ({"thinking": "deep"}, "thinking", "must be one of off, minimal, low, medium, high, xhigh, max"),
+        ({"limits": {"turns": 0}}, "limits.turns", "got 0"),
+        ({"limits": {"usd": -1}}, "limits.usd", "got -1"),
+        ({"limits": {"euro": 1}}, "limits.euro", "unknown field"),
+    ):
+        status, answer = await gateway.call("POST", f"{base}/prompt", {"text": "x", **wrong})
+        assert (status, answer["error"].get("field")) == (400, field), answer
+        assert text in answer["error"]["message"]
+    assert (await gateway.call("POST", f"{base}/steer", {"text": "x", "model": "demo"}))[0] == 400
+    assert await stored(bus, session) == before
+    assert (await gateway.call("PATCH", base, {"thinking": "high"}))[0] == 202
+    assert (await gateway.call("PATCH", base, {"thinking": ""}))[0] == 202
+    status, answer = await gateway.call("PATCH", base, {"thinking": "deep"})
+    assert (status, answer["error"]["field"]) == (400, "thinking")
 
 
 async def test_a_change_asks_once_whether_the_session_is_there(

@@ -263,8 +263,8 @@ class Log:
         self.state.apply(entry, self._seq)
         return entry
 
-    def start(self) -> None:
-        self.add(RunStartEntry, agent="main", model="demo", mode="ask")
+    def start(self, **fields: Any) -> None:
+        self.add(RunStartEntry, agent="main", model="demo", mode="ask", **fields)
 
     def user(self, text: str, seq: int, **fields: Any) -> None:
         message = UserMessage(content=[TextBlock(text=text)], seqs=[seq], keys=[f"k{seq}"])

@@ -26,6 +26,7 @@ from fairlead_agent.session.next_step import (
     may_end,
     next_step,
 )
+from fairlead_common.config import AgentConfig
 from fairlead_common.protocol.branch_entries import NavigateEntry
 from fairlead_common.protocol.content import AssistantMessage, TextBlock, Usage
 from fairlead_common.protocol.custom_entries import HEARTBEAT
@@ -39,6 +40,7 @@ from fairlead_common.protocol.entries import (
     RunEndEntry,
     RunStartEntry,
 )
+from fairlead_common.protocol.messages import PromptOptions, RunLimitsInput
 from fairlead_common.session_log.generations import DELETE
 from fairlead_common.session_log.state import ABORT
 from tests.support.session_logs import Log
@@ -262,6 +264,70 @@ def test_limits(log: World, limits: RunLimits, now_ms: int, expected: tuple[str,
     log.result("c1")
     step = log.step(limits=limits, now_ms=now_ms)
     assert ((step.outcome, step.error) if isinstance(step, EndRun) else None) == expected
+
+
+def asked(**limits: float) -> PromptOptions:
+    return PromptOptions(limits=msgspec.convert(limits, RunLimitsInput))
+
+
+@pytest.mark.parametrize(
+    ("options", "now_ms", "expected"),
+    [
+        (asked(turns=2, tokens=15, seconds=60), NOW_MS, None),
+        (
+            asked(turns=1),
+            NOW_MS,
+            ("turn_limit", "limits.turns: at most 1 turns in a run, this one had 1"),
+        ),
+        (asked(tokens=14), NOW_MS, ("budget", "limits.tokens: at most 14 tokens, this run used 15")),
+        (asked(seconds=5), 5_001, ("timed_out", "limits.seconds: at most 5 s, this run took 5.0 s")),
+        (asked(seconds=90), 60_001, ("timed_out", "max_run_s: at most 60 s, this run took 60.0 s")),
+        (PromptOptions(model="demo"), NOW_MS, None),
+    ],
+)
+def test_limits_of_the_prompt_hold_beside_those_of_the_agent(
+    log: World, options: PromptOptions, now_ms: int, expected: tuple[str, str] | None
+) -> None:
+    log.start(options=options)
+    log.user("one", 1)
+    log.assistant("c1")
+    log.result("c1")
+    profile = AgentConfig(max_run_s=60, max_turns=3)
+    step = log.step(limits=RunLimits.of(profile, log.state.options), now_ms=now_ms)
+    assert ((step.outcome, step.error) if isinstance(step, EndRun) else None) == expected
+
+
+def test_limits_of_the_prompt_count_what_came_before_a_wait(log: World) -> None:
+    options = asked(turns=2, tokens=29)
+    log.start(options=options)
+    log.user("one", 1)
+    log.assistant("c1")
+    log.end("waiting_approval")
+    assert log.state.options == options
+    log.start(options=options, resumes="r1")
+    log.result("c1")
+    log.assistant("c2")
+    log.result("c2")
+    step = log.step(limits=RunLimits.of(AgentConfig(max_turns=2), log.state.options))
+    assert step == EndRun("turn_limit", "limits.turns: at most 2 turns in a run, this one had 2")
+    tokens = RunLimits.of(AgentConfig(), asked(tokens=29))
+    assert log.step(limits=tokens) == EndRun("budget", "limits.tokens: at most 29 tokens, this run used 30")
+    log.end("turn_limit")
+    log.start(options=options, resumes="r2")  # tried again, by a person: it counts anew
+    assert log.step(limits=tokens) == CallModel()
+
+
+def test_a_followup_that_asks_for_something_begins_a_run_of_its_own(log: World) -> None:
+    log.start()
+    log.user("one", 1)
+    log.assistant(text="so")
+    waits = log.queued("q1", 2, options=PromptOptions(model="demo"))
+    assert log.step() == EndRun("completed")
+    assert may_end(log.state, "completed")
+    log.queued("q2", 3, kind="steer")
+    assert not may_end(log.state, "completed")
+    log.end("completed")
+    assert log.step() == StartRun(waits)
 
 
 def test_only_time_ends_a_run_while_its_tools_are_at_work(log: World) -> None:

@@ -49,6 +49,14 @@ def run(gateway: FakeGateway, *, ask: AskPerson | None = None, **wishes: Any) ->
     return Outcome(status, out.getvalue(), err.getvalue())
 
 
+def test_what_is_asked_for_the_run_goes_with_the_prompt(gateway: FakeGateway) -> None:
+    gateway.streams = [[user(), end()]]
+    run(gateway, thinking="high", max_usd=0.5, max_turns=3)
+    (body,) = gateway.bodies("POST", "/api/sessions/s1/prompt")
+    assert (body["thinking"], body["limits"]) == ("high", {"usd": 0.5, "turns": 3})
+    assert "model" not in body
+
+
 def entry(**fields: Any) -> Json:
     return {"type": "entry", "seq": 1, "entry": fields}
 

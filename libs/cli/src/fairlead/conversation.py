@@ -33,6 +33,24 @@ class RunOptions(NamedTuple):
     sandbox: str | None
     format: Format
     timeout_s: float | None
+    thinking: str | None = None
+    max_usd: float | None = None
+    max_tokens: int | None = None
+    max_turns: int | None = None
+    max_seconds: float | None = None
+
+    @property
+    def of_the_run(self) -> dict[str, Any]:
+        """What the prompt asks for its run, as the API takes it."""
+        limits = {
+            "usd": self.max_usd,
+            "tokens": self.max_tokens,
+            "turns": self.max_turns,
+            "seconds": self.max_seconds,
+        }
+        limits = {name: value for name, value in limits.items() if value is not None}
+        asked = {"thinking": self.thinking, "limits": limits}
+        return {name: value for name, value in asked.items() if value}
 
 
 class Conversation:
@@ -62,7 +80,8 @@ class Conversation:
         last_seq = self._open_session()
         key = new_id()
         path = f"/api/sessions/{self._session}/prompt"
-        stored = self._client.patiently("POST", path, {"text": prompt, "key": key}, key=key)
+        body = {"text": prompt, "key": key, **self._wishes.of_the_run}
+        stored = self._client.patiently("POST", path, body, key=key)
         transcript = Transcript(int(stored["seq"]))
         threading.Thread(target=self._listen, args=(last_seq,), daemon=True).start()
         deadline = None if self._wishes.timeout_s is None else time.monotonic() + self._wishes.timeout_s

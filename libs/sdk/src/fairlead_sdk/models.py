@@ -29,6 +29,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
     mode: str = ""
     model: str = ""
+    thinking: str = ""
     sandbox: str = ""
     deny: list[str] = []
     work_mode: str = ""

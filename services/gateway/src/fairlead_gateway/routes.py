@@ -63,7 +63,7 @@ def _message(kind: str, text: str) -> Operation:
         endpoint,
         text,
         {202: responses.PromptStored},
-        body=prompts.Words,
+        body=prompts.Words if kind == "steer" else prompts.PromptWords,
         problems=(404, 409, 507),
         details=_KEY_TEXT,
     )

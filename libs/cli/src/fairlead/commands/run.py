@@ -12,12 +12,25 @@ from fairlead_common.installation.errors import USAGE, CommandError
 
 _STDIN_PATIENCE_S: Final = 3.0  # beside a prompt: a pipe that no one writes to must not hold it up
 
+THINKING: Final = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
+
 
 @click.command()
 @click.argument("prompt", nargs=-1)
 @click.option("--session", metavar="ID", help="Session to continue or create (default: a new one).")
 @click.option("--agent", help="Agent to use (default: main).")
-@click.option("--model", help="demo, openai/<model> or litellm/<provider>/<model>.")
+@click.option(
+    "--model",
+    help="demo, openai/<model>, anthropic/<model>, <provider>/<model> of a configured provider, "
+    "or litellm/<provider>/<model>.",
+)
+@click.option("--thinking", type=click.Choice(THINKING), help="How hard the model thinks in this run.")
+@click.option(
+    "--max-usd", type=click.FloatRange(min=0, min_open=True), help="Dollars that this run may cost."
+)
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Tokens of this run.")
+@click.option("--max-turns", type=click.IntRange(min=1), help="Replies of the model in this run.")
+@click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), help="Time of this run.")
 @click.option("--mode", type=click.Choice(["safe", "ask", "allow-all"]), help="Which calls need an approval.")
 @click.option(
     "--sandbox",

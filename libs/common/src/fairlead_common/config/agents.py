@@ -8,6 +8,7 @@ from fairlead_common.config.cron import HeartbeatConfig
 from fairlead_common.config.part import ConfigPart, Count, Positive
 from fairlead_common.config.policy import Rules
 from fairlead_common.config.sandboxes import SandboxChoice
+from fairlead_common.protocol.messages import ThinkingLevel
 
 Mode = Literal["safe", "ask", "allow-all"]
 MODES: Final = get_args(Mode)  # each allows what those before it do
@@ -23,6 +24,7 @@ class AgentConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
         workspace: absolute path on the tool host, or a name under its workspace folder;
             empty: the host's default workspace.
         host: label of the tool host; empty: wherever the workspace was placed first.
+        thinking: how hard its model thinks, as far as that can be told how hard.
         queue_mode: what a prompt becomes that arrives while a run goes on.
         max_output_tokens: of one reply, thoughts included; unset: as many as the model can give.
         context_window: tokens of the model's window that the agent uses at most; unset: all of it. Of a model
@@ -57,7 +59,7 @@ class AgentConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
     ask: list[str] = []
     deny: list[str] = []
     queue_mode: QueueMode = "followup"
-    thinking: Literal["off", "minimal", "low", "medium", "high"] = "off"
+    thinking: ThinkingLevel = "off"
     temperature: float | None = None
     max_output_tokens: Count | None = None
     context_window: Count | None = None

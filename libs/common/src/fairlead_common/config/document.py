@@ -145,6 +145,8 @@ def model_problems(config: Config, *, has_all_providers: bool = True) -> dict[st
     for name, profile in config.agents.items():
         named[f"agents.{name}.model"] = profile.model or config.models.default
         named[f"agents.{name}.heartbeat.model"] = profile.heartbeat.model or config.models.default
+    for role in config.models.roles.__struct_fields__:
+        named[f"models.roles.{role}"] = getattr(config.models.roles, role) or config.models.default
     problems = {}
     for field, model in named.items():
         if field != "models.default" and model == config.models.default:

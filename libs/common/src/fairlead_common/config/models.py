@@ -15,6 +15,7 @@ BACK_ENDS: Final = ("demo", "openai", "anthropic", "litellm")
 ProviderKind = Literal["openai", "responses", "anthropic", "litellm"]
 ProviderName = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 OF_A_PROVIDER: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}/\S{1,200}")
+Role = Literal["cheap", "summary", "title", "plan"]
 ModelName = Annotated[str, msgspec.Meta(pattern=rf"^({OF_A_PROVIDER.pattern}|demo)?$")]
 UsdPerMillion = Annotated[float, msgspec.Meta(ge=0, le=100_000)]
 
@@ -78,7 +79,7 @@ class ModelRoles(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Models for work beside the conversation; empty: the agent's own model.
 
     Fields:
-        cheap: for those of the others that are empty.
+        cheap: for `summary` and `title` if they are empty.
         summary: of what no longer fits into the window. title: of a session. plan: of the work mode `plan`.
     """
 
@@ -86,6 +87,18 @@ class ModelRoles(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     summary: ModelName = ""
     title: ModelName = ""
     plan: ModelName = ""
+
+    def of(self, role: Role, own: str) -> str:
+        """The model for a role, of an agent whose own model is `own`."""
+        match role:
+            case "cheap":
+                return self.cheap or own
+            case "summary":
+                return self.summary or self.cheap or own
+            case "title":
+                return self.title or self.cheap or own
+            case "plan":
+                return self.plan or own
 
 
 OPENAI_URL: Final = "https://api.openai.com/v1"

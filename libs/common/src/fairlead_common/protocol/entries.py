@@ -19,7 +19,7 @@ from fairlead_common.protocol.branch_entries import (
 )
 from fairlead_common.protocol.content import ContentBlock, Message, MessageSource, Usage
 from fairlead_common.protocol.entry_base import EntryBase
-from fairlead_common.protocol.messages import SandboxKind, WorkspaceAccess, WorkspaceKind
+from fairlead_common.protocol.messages import PromptOptions, SandboxKind, WorkspaceAccess, WorkspaceKind
 
 # truncated: the last reply was cut off at a limit of the model, so that the answer is not whole.
 # waiting_*: the run is parked, and another one goes on with it: after a decision (approval, budget), or when
@@ -60,6 +60,7 @@ class QueuedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
     Fields:
         mail_seq: stream sequence of its mail.
         untrusted: strangers wrote it, or what it was made of.
+        options: of the run that it begins.
     """
 
     kind: MessageSource
@@ -69,6 +70,7 @@ class QueuedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
     sender: str | None = None
     reply_to: str | None = None
     untrusted: bool = False
+    options: PromptOptions | None = None
 
 
 class DroppedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="dropped"):
@@ -93,6 +95,8 @@ class RunStartEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, ta
     """The session leaves idle.
 
     Fields:
+        model: that it begins with.
+        options: of the prompt that began it, or the run that it resumes.
         resumes: the run that was parked for an approval, or ended without an answer, and goes on in this one.
     """
 
@@ -100,6 +104,7 @@ class RunStartEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, ta
     model: str
     mode: str
     resumes: str | None = None
+    options: PromptOptions | None = None
 
 
 class RunEndEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_end"):

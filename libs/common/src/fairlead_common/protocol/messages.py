@@ -19,6 +19,7 @@ WorkMode = Literal["", "plan", "implement", "bugfix", "review"]
 READING_WORK_MODES: Final = frozenset({"plan", "review"})  # they leave tools that only read
 EntryId = Annotated[str, msgspec.Meta(max_length=64, pattern="^[A-Za-z0-9_-]*$")]
 WorkspaceKind = Literal["folder", "scratch", "clone", "worktree"]
+ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -51,6 +52,32 @@ class OwnerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     seen: bool = False
 
 
+class RunLimitsInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Limits of one run. Where its agent has one as well, the stricter one counts.
+
+    Fields:
+        usd: dollars. tokens: of requests and replies together.
+        turns: replies of the model. seconds: wall-clock time.
+    """
+
+    usd: Annotated[float, msgspec.Meta(gt=0, le=1_000_000)] | None = None
+    tokens: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000_000)] | None = None
+    turns: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000_000)] | None = None
+    seconds: Annotated[float, msgspec.Meta(gt=0, le=31_536_000)] | None = None
+
+
+class PromptOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a prompt asks for the run that it begins, and for those that continue that run.
+
+    Fields:
+        model: instead of the session's. thinking: instead of the session's.
+    """
+
+    model: str | None = None
+    thinking: ThinkingLevel | None = None
+    limits: RunLimitsInput | None = None
+
+
 class UserInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A prompt, a steer or a follow-up.
 
@@ -59,6 +86,8 @@ class UserInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         reply_to: subject that receives the final answer as JSON.
         sender: who said so; set by the gateway.
         untrusted: strangers wrote it, or what it was made of.
+        model, thinking, limits: see `PromptOptions`. A prompt or follow-up that has any begins a run of its
+            own; those of a steer that joins an open run do not count.
     """
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
@@ -67,6 +96,16 @@ class UserInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reply_to: str | None = None
     sender: str | None = None
     untrusted: bool = False
+    model: Annotated[str, msgspec.Meta(min_length=1, max_length=240)] | None = None
+    thinking: ThinkingLevel | None = None
+    limits: RunLimitsInput | None = None
+
+    @property
+    def options(self) -> PromptOptions | None:
+        """What it asks for its run; None: nothing."""
+        if self.model is None and self.thinking is None and self.limits is None:
+            return None
+        return PromptOptions(model=self.model, thinking=self.thinking, limits=self.limits)
 
 
 class Abort(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

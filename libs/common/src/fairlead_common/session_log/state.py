@@ -121,6 +121,9 @@ class SessionState(BranchFold):
         while spoken and not self.parked and self._is_answer_empty:  # tried again: it is asked again
             del self.items[-1]
             self.rewrites += 1
+        self.options = entry.options
+        if not self.parked:
+            self.earlier_turns = self.earlier_tokens = 0
         self.lineage = [*self.lineage, self.run.run_id] if spoken else [self.run.run_id]
         self.hook_chars = self.hook_chars if spoken else 0
         self.parked = self.regenerates = False
@@ -257,6 +260,9 @@ class SessionState(BranchFold):
             self.rewrites += 1
         if self.run is not None and self.run.quiet:
             self._heartbeat_ends(self.run)
+        if self.run is not None:
+            self.earlier_turns += self.run.turns
+            self.earlier_tokens += self.run.usage.input_tokens + self.run.usage.output_tokens
         self.run = None
         self.parked = entry.outcome in PARKED_OUTCOMES
         self._end_inputs(entry)

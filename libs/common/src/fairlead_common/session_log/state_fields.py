@@ -23,6 +23,7 @@ from fairlead_common.protocol.entries import (
     QueuedEntry,
     ToolListEntry,
 )
+from fairlead_common.protocol.messages import PromptOptions
 from fairlead_common.session_log.conversation import Item, LeftOut, Run
 from fairlead_common.session_log.rules import Continuation, continuation, is_unfinished
 from fairlead_common.session_log.settings import Settings
@@ -59,6 +60,8 @@ class StateFields(Settings):
             that encodings made earlier are known to be void.
         left_out: by entry, what later requests leave out of it, since the model could not take it.
         queue: steers and follow-ups that wait, in order.
+        options: of the last run: what the prompt that began it asked for.
+        earlier_turns, earlier_tokens: of the parked runs that the open or parked one is the rest of.
         settled_approvals: decided or void, and perhaps still shown in lists.
         replies: by sequence of the mail that asks for one: the final answers that are not given yet.
         tool_list: what models are offered, once that was kept.
@@ -101,6 +104,9 @@ class StateFields(Settings):
     run: Run | None = None
     last_outcome: str = ""
     last_run_id: str | None = None
+    options: PromptOptions | None = None
+    earlier_turns: int = 0
+    earlier_tokens: int = 0
     lineage: list[str] = field(default_factory=list)
     parked: bool = False
     pending: dict[str, ToolCallBlock] = field(default_factory=dict)
@@ -184,6 +190,12 @@ class StateFields(Settings):
     def followups(self) -> list[QueuedEntry]:
         """What waits until the agent is done."""
         return [item for item in self.queue.values() if item.kind != "steer"]
+
+    @property
+    def runs_alone(self) -> bool:
+        """Whether the next follow-up begins a run of its own, since it asked for something."""
+        followups = self.followups
+        return bool(followups) and followups[0].options is not None
 
     @property
     def phase(self) -> str:

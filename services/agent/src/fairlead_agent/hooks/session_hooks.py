@@ -74,4 +74,6 @@ class SessionHooks:
         if owner.stopping.is_set() or state.run is None or state.must_end_run or state.steers:
             return True
         profile = self._config.current.agent(state.agent)
-        return profile is None or RunLimits.of(profile).is_out_of_time(state.run, time.time_ns() // 1_000_000)
+        if profile is None:
+            return True
+        return RunLimits.of(profile, state.options).is_out_of_time(state.run, time.time_ns() // 1_000_000)

@@ -372,7 +372,8 @@ class HeldSession:
         run = state.run
         if run is None:
             return
-        late = profile is not None and RunLimits.of(profile).is_out_of_time(run, time.time_ns() // 1_000_000)
+        limits = None if profile is None else RunLimits.of(profile, state.options)
+        late = limits is not None and limits.is_out_of_time(run, time.time_ns() // 1_000_000)
         if late or state.must_end_run:
             owner.changed.set()
             turn.interrupt()

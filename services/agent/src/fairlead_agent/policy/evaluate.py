@@ -10,6 +10,7 @@ from fairlead_agent.policy.grants import Grants
 from fairlead_agent.policy.layers import Layers, layers_of
 from fairlead_agent.policy.taint import FETCH, NamedBy, named_by
 from fairlead_agent.policy.verdict import Circumstances, Verdict, judge, outside_hint
+from fairlead_agent.session.run_choices import chosen_model
 from fairlead_common.config import AgentConfig
 from fairlead_common.config.placement import demanded_sandbox
 from fairlead_common.config.sandbox_kinds import attributes
@@ -139,7 +140,7 @@ class SessionPolicy:
             self._config.current.policy,
             state.agent,
             profile,
-            model=state.model or profile.model,
+            model=chosen_model(state, profile, self._config.current.models.roles).name,
             session_deny=state.deny,
         )
 

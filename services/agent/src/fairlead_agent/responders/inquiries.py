@@ -97,6 +97,8 @@ class Inquiries:
         for name, profile in config.agents.items():
             model = profile.model or config.models.default
             users[model].append(name)
+            if profile.work_mode == "plan" and config.models.roles.plan:
+                users[config.models.roles.plan].append(f"{name} (plan)")
             if profile.heartbeat.model and profile.heartbeat.model != model:
                 users[profile.heartbeat.model].append(f"{name} (heartbeat)")
         return users

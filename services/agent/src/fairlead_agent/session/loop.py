@@ -35,6 +35,7 @@ from fairlead_agent.session.next_step import (
     next_step,
 )
 from fairlead_agent.session.owner import Owner
+from fairlead_agent.session.run_choices import model_between_runs
 from fairlead_agent.session.user_messages import heartbeat_message, user_message
 from fairlead_agent.tools.calls import HandOverError, ToolCalls
 from fairlead_agent.tools.catalog import Catalog, Tools
@@ -128,7 +129,7 @@ class AgentLoop:
 
     def _next_step(self) -> Step:
         profile = self._config.current.agent(self._state.agent)
-        limits = RunLimits.of(profile) if profile else None
+        limits = RunLimits.of(profile, self._state.options) if profile else None
         return next_step(self._state, self._mailbox.start, limits, time.time_ns() // 1_000_000)
 
     async def _take_over(self) -> None:
@@ -180,16 +181,25 @@ class AgentLoop:
         state = self._state
         name = state.agent or step.agent or "main"
         profile = self._config.current.agent(name)
+        options = step.said.options if step.said else None
+        if step.resumes and not state.regenerates:
+            options = state.options
         start = RunStartEntry(
             id=new_id(),
             cursor=step.cursor,
             run_id=new_id(),
             agent=name,
-            model=state.model or (profile.model if profile else ""),
+            model=(options and options.model) or self._model(profile),
             mode=state.mode or (profile.mode if profile else ""),
             resumes=state.last_run_id if step.resumes else None,
+            options=options,
         )
         await self._owner.append_together_locked(start, *said)
+
+    def _model(self, profile: AgentConfig | None) -> str:
+        if profile is None:
+            return self._state.model
+        return model_between_runs(self._state, profile, self._config.current.models.roles).name
 
     async def _start_heartbeat(self) -> None:
         state, profile = self._state, self._profile

@@ -175,13 +175,14 @@ class Mailbox:
         said = QueuedEntry(
             id=new_id(),
             cursor=record.seq,
-            kind=kind if idle else self._queue_kind(kind),
+            kind=kind if idle else self._queue_kind(kind, mail),
             content=await content_of(mail, self._owner.objects),
             mail_seq=record.seq,
             key=key or None,
             sender=mail.sender,
             reply_to=reply_subject(mail.reply_to or record.headers.get(subjects.H_REPLY_TO)),
             untrusted=mail.untrusted,
+            options=mail.options,
         )
         self._owner.trace = record.headers.get(subjects.H_TRACE) or self._owner.trace
         if idle:
@@ -189,8 +190,10 @@ class Mailbox:
         await self._owner.append_locked(said)
         return None
 
-    def _queue_kind(self, kind: MessageSource) -> MessageSource:
+    def _queue_kind(self, kind: MessageSource, mail: UserInput) -> MessageSource:
         if kind == "prompt":
+            if mail.options is not None:
+                return "followup"  # which begins a run of its own
             profile = self._config.current.agent(self._state.agent)
             return "steer" if profile and profile.queue_mode == "steer" else "followup"
         return kind

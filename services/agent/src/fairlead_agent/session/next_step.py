@@ -12,6 +12,7 @@ from fairlead_common.config import AgentConfig
 from fairlead_common.protocol.branch_entries import BranchRequestEntry
 from fairlead_common.protocol.content import AssistantMessage
 from fairlead_common.protocol.entries import Outcome, QueuedEntry
+from fairlead_common.protocol.messages import PromptOptions, RunLimitsInput
 from fairlead_common.session_log.conversation import Run
 from fairlead_common.session_log.rules import PARKED_OUTCOMES, reply_outcome
 from fairlead_common.session_log.state import SessionState
@@ -110,33 +111,63 @@ Step = (
 
 
 class RunLimits(NamedTuple):
-    """Limits of one run, from the agent's profile. `max_run_tokens` 0: no limit."""
+    """Limits of one run, from the agent's profile and the prompt that began it: each holds by itself.
+
+    Those of the prompt count turns and tokens over all runs that continue its run after a wait.
+
+    Fields:
+        max_run_tokens: 0: no limit.
+    """
 
     max_run_s: float
     max_turns: int
     max_run_tokens: int
+    asked: RunLimitsInput = RunLimitsInput()
 
     @classmethod
-    def of(cls, profile: AgentConfig) -> "RunLimits":
-        """The limits that `profile` sets."""
-        return cls(profile.max_run_s, profile.max_turns, profile.max_run_tokens)
+    def of(cls, profile: AgentConfig, options: PromptOptions | None = None) -> "RunLimits":
+        """The limits that `profile` and the prompt set."""
+        asked = options.limits if options is not None else None
+        return cls(profile.max_run_s, profile.max_turns, profile.max_run_tokens, asked or RunLimitsInput())
 
     def is_out_of_time(self, run: Run, now_ms: int) -> bool:
         """Whether the run has taken longer than it may."""
-        return (now_ms - run.started_ms) / 1000 > self.max_run_s
+        return (now_ms - run.started_ms) / 1000 > self._time[1]
+
+    @property
+    def _time(self) -> tuple[str, float]:
+        """The stricter limit of the time, and its field."""
+        asked_s = self.asked.seconds
+        if asked_s is not None and asked_s < self.max_run_s:
+            return "limits.seconds", asked_s
+        return "max_run_s", self.max_run_s
 
     def exceeded(self, state: SessionState, run: Run, now_ms: int) -> EndRun | None:
         """How the run ends if it has reached a limit; None: it has not."""
         if self.is_out_of_time(run, now_ms):
             took_s = (now_ms - run.started_ms) / 1000
-            text = f"max_run_s: at most {self.max_run_s:g} s, this run took {took_s:.1f} s"
-            return EndRun("timed_out", text)
+            field, limit_s = self._time
+            return EndRun("timed_out", f"{field}: at most {limit_s:g} s, this run took {took_s:.1f} s")
         if not state.needs_reply:
             return None
+        return self._turns(state, run) or self._tokens(state, run)
+
+    def _turns(self, state: SessionState, run: Run) -> EndRun | None:
+        asked, turns = self.asked.turns, state.earlier_turns + run.turns
+        if asked is not None and turns >= asked:
+            text = f"limits.turns: at most {asked} turns in a run, this one had {turns}"
+            return EndRun("turn_limit", text)
         if run.turns >= self.max_turns:
             text = f"max_turns: at most {self.max_turns} turns in a run, this one had {run.turns}"
             return EndRun("turn_limit", text)
+        return None
+
+    def _tokens(self, state: SessionState, run: Run) -> EndRun | None:
         used = run.usage.input_tokens + run.usage.output_tokens
+        asked, all_used = self.asked.tokens, state.earlier_tokens + used
+        if asked is not None and all_used > asked:
+            text = f"limits.tokens: at most {asked} tokens, this run used {all_used}"
+            return EndRun("budget", text)
         if self.max_run_tokens and used > self.max_run_tokens:
             text = f"max_run_tokens: at most {self.max_run_tokens} tokens, this run used {used}"
             return EndRun("budget", text)
@@ -200,7 +231,7 @@ def _in_run(state: SessionState, run: Run) -> Step:
         return EndRun("failed", "this run has no message")
     if state.needs_reply:
         return CallModel()
-    if state.followups:
+    if state.followups and not state.runs_alone:
         return AddUserMessage((state.followups[0],))
     return ending_after(state.last_answer)
 
@@ -225,7 +256,8 @@ def may_end(state: SessionState, outcome: Outcome) -> bool:
     if state.run.aborting or state.deleting or state.requests:
         return False
     if outcome == "completed":
-        return not (state.queue or state.pending or state.needs_reply)
+        waits = state.queue and not (state.runs_alone and not state.steers)
+        return not (waits or state.pending or state.needs_reply)
     if outcome == "waiting_approval":
         return any(request.call_id in state.pending for request in state.approvals.values())
     return state.needs_reply or bool(state.pending)

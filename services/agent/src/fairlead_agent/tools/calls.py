@@ -113,7 +113,9 @@ class ToolCalls:
         if state.run is None or state.must_end_run:
             return True
         profile = self._config.current.agent(state.agent)
-        return profile is None or RunLimits.of(profile).is_out_of_time(state.run, time.time_ns() // 1_000_000)
+        if profile is None:
+            return True
+        return RunLimits.of(profile, state.options).is_out_of_time(state.run, time.time_ns() // 1_000_000)
 
     @property
     def _must_look_again(self) -> bool:

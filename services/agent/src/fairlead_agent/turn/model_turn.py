@@ -12,6 +12,7 @@ from fairlead_agent.models.mending import MAX_MENDS, mended
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.models.window import Window
 from fairlead_agent.session.owner import Owner
+from fairlead_agent.session.run_choices import chosen_model, chosen_thinking
 from fairlead_agent.tools.arguments import Json
 from fairlead_agent.tools.catalog import Catalog
 from fairlead_agent.tools.placement import WorkspacePlaces, boundary, described, shown_name
@@ -68,9 +69,7 @@ class ModelTurn:
             out.
         """
         self.cause = left_out.NOTHING
-        run = self._state.run
-        own = profile.heartbeat.model if run is not None and run.heartbeat else ""
-        model_name = own or self._state.model or profile.model
+        model_name = chosen_model(self._state, profile, self._config.current.models.roles).name
         request = await self._request(agent, profile, model_name)
         run_id = self._run_id
         turn = self._state.run.turns + 1 if self._state.run else 1
@@ -153,7 +152,7 @@ class ModelTurn:
             messages=[*context.messages, CONTINUE[reason]] if reason else context.messages,
             system=system,
             tools=tools,
-            thinking=self._state.thinking or profile.thinking,
+            thinking=chosen_thinking(self._state, profile),
             temperature=profile.temperature,
             max_output_tokens=window.asked(profile, room),
             room_tokens=room,

@@ -3,9 +3,11 @@
 from typing import Annotated, Final
 
 import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
+from fairlead_common.config import parse_model
 from fairlead_common.errors import ConflictError, InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id, new_id
@@ -13,6 +15,8 @@ from fairlead_common.protocol.messages import (
     MAX_TEXT_CHARS,
     Abort,
     Attachment,
+    RunLimitsInput,
+    ThinkingLevel,
     UserInput,
 )
 from fairlead_common.protocol.trace import child
@@ -24,6 +28,9 @@ from fairlead_gateway.responses import PromptStored, Stored
 from fairlead_gateway.sessions.session_sources import take_up
 
 MAX_ATTACHMENTS: Final = 32
+# The document knows the providers that are always there; `parse_model` knows the configured ones, too.
+_USUAL_MODEL: Final = {"pattern": "^(demo|(openai|anthropic|litellm)/[A-Za-z0-9._:/-]{1,100})$"}
+ModelText = Annotated[str, msgspec.Meta(max_length=200, extra_json_schema=_USUAL_MODEL)]
 
 
 class Upload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,6 +51,43 @@ class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attachments: Annotated[list[Upload], msgspec.Meta(max_length=MAX_ATTACHMENTS)] = []
 
 
+# JSON has one kind of numbers: 20.0 is a whole one as well.
+Whole = Annotated[float, msgspec.Meta(ge=1, le=1_000_000_000_000, multiple_of=1)]
+
+
+class RunLimitsBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of the run that a prompt begins. Where its agent has one as well, the stricter one counts.
+
+    Fields:
+        usd: dollars. tokens: of requests and replies together.
+        turns: replies of the model. seconds: wall-clock time.
+    """
+
+    usd: Annotated[float, msgspec.Meta(gt=0, le=1_000_000)] | None = None
+    tokens: Whole | None = None
+    turns: Whole | None = None
+    seconds: Annotated[float, msgspec.Meta(gt=0, le=31_536_000)] | None = None
+
+    @property
+    def limits(self) -> RunLimitsInput:
+        """The same, as the session is told."""
+        tokens = None if self.tokens is None else int(self.tokens)
+        turns = None if self.turns is None else int(self.turns)
+        return RunLimitsInput(usd=self.usd, tokens=tokens, turns=turns, seconds=self.seconds)
+
+
+class PromptWords(Words, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of a prompt or a follow-up. One with a model, thinking or limits begins a run of its own.
+
+    Fields:
+        model, thinking: instead of the session's. limits: of the run.
+    """
+
+    model: ModelText | None = None
+    thinking: ThinkingLevel | None = None
+    limits: RunLimitsBody | None = None
+
+
 class AbortBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Body of `POST /api/sessions/{id}/abort`."""
 
@@ -55,16 +99,29 @@ async def send(request: Request, kind: str) -> Response:
     check_parameters(request)
     gateway = gateway_of(request)
     session = check_id(request.path_params["session"], "session")
-    body = await decode(request, Words)
+    body = await _words(request, gateway, kind)
     key = chosen_key(body.key, request.headers.getlist("idempotency-key"))
     async with answering():
         seen = await gateway.must_exist(session)
         attachments = [await store_attachment(gateway, upload) for upload in body.attachments]
         await take_up(gateway, gateway.index.session(session))
         words = UserInput(text=body.text, attachments=attachments, sender=principal_of(request).user)
+        if isinstance(body, PromptWords):
+            words = replace(
+                words, model=body.model, thinking=body.thinking, limits=body.limits and body.limits.limits
+            )
         trace = request.headers.get(subjects.H_TRACE)
         seq = await store_words(gateway, session, kind, key, words, trace, seen)
     return json_response(PromptStored(seq=seq, key=key), 202)
+
+
+async def _words(request: Request, gateway: Gateway, kind: str) -> Words:
+    if kind == "steer":  # it joins the open run
+        return await decode(request, Words)
+    body = await decode(request, PromptWords)
+    if body.model is not None:
+        parse_model(body.model, back_ends=gateway.config.current.models.named)
+    return body
 
 
 def chosen_key(in_body: str | None, headers: list[str]) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from starlette.requests import Request
@@ -19,6 +19,7 @@ from fairlead_common.protocol.ids import check_id, new_id
 from fairlead_common.protocol.messages import (
     CreateSession,
     SandboxKind,
+    ThinkingLevel,
     UpdateSession,
     WorkMode,
 )
@@ -53,11 +54,12 @@ class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SessionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of `PATCH /api/sessions/{id}`."""
+    """Body of `PATCH /api/sessions/{id}`. An empty `thinking` is the agent's."""
 
     title: Title | None = None
     mode: Mode | None = None
     model: Name | None = None
+    thinking: ThinkingLevel | Literal[""] | None = None
     sandbox: SandboxKind | None = None
     deny: RuleTexts | None = None
     work_mode: WorkMode | None = None
@@ -149,6 +151,7 @@ async def change(request: Request) -> Response:
         mode=body.mode,
         title=body.title,
         model=body.model,
+        thinking=body.thinking,
         sandbox=body.sandbox,
         deny=body.deny,
         work_mode=body.work_mode,

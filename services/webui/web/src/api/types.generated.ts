@@ -1216,6 +1216,18 @@ export interface Preview {
   warnings: string[];
 }
 
+/**
+ * What a prompt asks for the run that it begins, and for those that continue that run.
+ *
+ * Fields:
+ *     model: instead of the session's. thinking: instead of the session's.
+ */
+export interface PromptOptions {
+  model?: string | null;
+  thinking?: ("high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh") | null;
+  limits?: RunLimitsInput | null;
+}
+
 /** JetStream has stored the request under this idempotency key. */
 export interface PromptStored {
   seq: number;
@@ -1225,6 +1237,21 @@ export interface PromptStored {
 /** Of the prompt's tokens, those that were read from the provider's cache. */
 export interface PromptTokens {
   cached_tokens: number;
+}
+
+/**
+ * Body of a prompt or a follow-up. One with a model, thinking or limits begins a run of its own.
+ *
+ * Fields:
+ *     model, thinking: instead of the session's. limits: of the run.
+ */
+export interface PromptWords {
+  text: string;
+  key?: string | null;
+  attachments?: Upload[];
+  model?: string | null;
+  thinking?: ("high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh") | null;
+  limits?: RunLimitsBody | null;
 }
 
 /**
@@ -1254,6 +1281,7 @@ export interface QueueUpdate {
  * Fields:
  *     mail_seq: stream sequence of its mail.
  *     untrusted: strangers wrote it, or what it was made of.
+ *     options: of the run that it begins.
  */
 export interface QueuedEntry {
   type: "queued";
@@ -1270,6 +1298,7 @@ export interface QueuedEntry {
   sender?: string | null;
   reply_to?: string | null;
   untrusted?: boolean;
+  options?: PromptOptions | null;
 }
 
 /**
@@ -1389,6 +1418,34 @@ export interface RunEntry {
   mailSeq: number;
 }
 
+/**
+ * Limits of the run that a prompt begins. Where its agent has one as well, the stricter one counts.
+ *
+ * Fields:
+ *     usd: dollars. tokens: of requests and replies together.
+ *     turns: replies of the model. seconds: wall-clock time.
+ */
+export interface RunLimitsBody {
+  usd?: number | null;
+  tokens?: number | null;
+  turns?: number | null;
+  seconds?: number | null;
+}
+
+/**
+ * Limits of one run. Where its agent has one as well, the stricter one counts.
+ *
+ * Fields:
+ *     usd: dollars. tokens: of requests and replies together.
+ *     turns: replies of the model. seconds: wall-clock time.
+ */
+export interface RunLimitsInput {
+  usd?: number | null;
+  tokens?: number | null;
+  turns?: number | null;
+  seconds?: number | null;
+}
+
 /** Body of `POST /api/cron/jobs/{job}/run`. */
 export interface RunNow {
   mode?: "due" | "force";
@@ -1399,6 +1456,8 @@ export interface RunNow {
  * The session leaves idle.
  *
  * Fields:
+ *     model: that it begins with.
+ *     options: of the prompt that began it, or the run that it resumes.
  *     resumes: the run that was parked for an approval, or ended without an answer, and goes on in this one.
  */
 export interface RunStartEntry {
@@ -1413,6 +1472,7 @@ export interface RunStartEntry {
   model: string;
   mode: string;
   resumes?: string | null;
+  options?: PromptOptions | null;
 }
 
 /** Answer of `cron.runs`. */
@@ -1511,11 +1571,12 @@ export interface Session {
   forked_from: string;
 }
 
-/** Body of `PATCH /api/sessions/{id}`. */
+/** Body of `PATCH /api/sessions/{id}`. An empty `thinking` is the agent's. */
 export interface SessionChange {
   title?: string | null;
   mode?: ("allow-all" | "ask" | "safe") | null;
   model?: string | null;
+  thinking?: ("high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh") | "" | null;
   sandbox?: string | null;
   deny?: string[] | null;
   work_mode?: ("" | "bugfix" | "implement" | "plan" | "review") | null;
