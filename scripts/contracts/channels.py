@@ -8,6 +8,7 @@ from fairlead_agent.session.replies import Answer
 from fairlead_common.cron import requests as cron
 from fairlead_common.cron import runs as cron_runs
 from fairlead_common.cron.jobs import Job
+from fairlead_common.protocol import budgets
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.credentials import (
     CredentialAnswer,
@@ -68,6 +69,9 @@ _PARAMETERS: Final = {
     "executor": "name of an executor",
     "recipient": "`agent`, or `host.` and the label of a host: who can open it",
     "credential": "name of a credential, with `D` for each dot",
+    "scope": "whose budget it is: `agent-<name>`",
+    "day": "UTC day, as in `2026-11-23`",
+    "id": "id of the reservation, or of the approval",
     "subject": "the subject that the prompt named",
     "job": "id of a job",
     "slot": "due time in milliseconds since 1970, or `r-...`, `t-...`",
@@ -301,6 +305,15 @@ _SERVICES: Final = (
     ),
 )
 
+_BUDGETS: Final = tuple(
+    Channel(name, build("SCOPE", "DAY", "ID"), what, body, stream=s.BUDGETS)
+    for name, build, what, body in (
+        ("budgetReserve", s.budget_reserve, "money is set aside, create-only", budgets.Reservation),
+        ("budgetSettle", s.budget_settle, "what a reservation cost, create-only", budgets.Settlement),
+        ("budgetExtend", s.budget_extend, "a person raised the limit, create-only", budgets.Extension),
+    )
+)
+
 _CRON: Final = (
     Channel(
         "slot",
@@ -357,4 +370,4 @@ _BUCKETS: Final = (
     _value("run", s.BUCKET_RUNS, "run.JOB.SLOT", "one run of a job", cron_runs.RunEntry),
 )
 
-CHANNELS: Final = (*_MAIL, *_SESSION, *_TOOLS, *_SERVICES, *_CRON, *_BUCKETS)
+CHANNELS: Final = (*_MAIL, *_SESSION, *_TOOLS, *_SERVICES, *_BUDGETS, *_CRON, *_BUCKETS)

@@ -377,10 +377,23 @@ def test_a_run_parks_only_while_a_pending_call_waits_for_a_decision(log: World) 
     assert not may_end(log.state, "waiting_approval")
 
 
-@pytest.mark.parametrize("outcome", ["waiting_provider", "waiting_budget"])
-def test_a_run_that_waits_for_the_provider_or_for_money_parks_unless_it_is_over(
-    log: World, outcome: Outcome
-) -> None:
+def test_a_run_waits_for_a_budget_only_while_that_is_undecided(log: World) -> None:
+    log.start()
+    log.user("one", 1)
+    assert not may_end(log.state, "waiting_budget")
+    about: dict[str, object] = {"limit": "usd_per_run", "more_micro_usd": 5}
+    log.add(
+        ApprovalRequestEntry, id="a1", call_id="budget_a1", tool="budget", arguments=about, workspace="",
+        host="", shown_hash="", expires_at=0, why="reached",
+    )  # fmt: skip
+    assert may_end(log.state, "waiting_budget")
+    log.add(ApprovalEntry, approval_id="a1", call_id="budget_a1", decision="once")
+    assert not may_end(log.state, "waiting_budget")
+    assert log.state.spending.more == {"usd_per_run": 5}
+
+
+def test_a_run_that_waits_for_the_provider_parks_unless_it_is_over(log: World) -> None:
+    outcome: Outcome = "waiting_provider"
     log.start()
     log.user("one", 1)
     assert may_end(log.state, outcome)

@@ -6,6 +6,7 @@ import socket
 
 import structlog
 
+from fairlead_agent.budget.ledger import Ledgers
 from fairlead_agent.hooks.followup import HookFollowUp
 from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.models.registry import Registry
@@ -45,6 +46,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
     await stored.load()
     registry = Registry(config, stored=stored)
     stored.on_change(registry.drop_old_keys)
+    ledgers = Ledgers(bus)
     grants = Grants(bus)
     hooks = LoadedHooks(config)
     followup = HookFollowUp(bus, config, hooks)
@@ -53,7 +55,9 @@ async def setup(bus: Bus) -> list[ServicePart]:
     projections = Projections(bus, config, registry.window)
     readers = LogReaders(bus, _log_format())
     name = os.environ.get("FAIRLEAD_WORKER") or f"agent-{socket.gethostname()}-{os.getpid()}"
-    worker = Worker(bus, config, catalog, registry, grants, hooks, projections, name, readers.may_write)
+    worker = Worker(
+        bus, config, catalog, registry, ledgers, grants, hooks, projections, name, readers.may_write
+    )
 
     async def models(stop: asyncio.Event) -> None:
         await registry.warm_up()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 
 import structlog
 
+from fairlead_agent.budget.ledger import Ledgers
 from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.lru import LruCache
 from fairlead_agent.models.registry import Registry
@@ -51,6 +52,7 @@ class Worker:
         config: LiveConfig,
         catalog: Catalog,
         registry: Registry,
+        ledgers: Ledgers,
         grants: Grants,
         hooks: LoadedHooks,
         projections: Projections,
@@ -71,6 +73,7 @@ class Worker:
             catalog=catalog,
             places=WorkspacePlaces(bus, catalog),
             registry=registry,
+            ledgers=ledgers,
             grants=grants,
             hooks=hooks,
             projections=projections,

@@ -32,12 +32,14 @@ def _kv(*buckets: str) -> tuple[str, ...]:
 
 
 NEEDS: Final = {
-    "gateway": Needs((s.SESSIONS, s.EVENTS, *_kv(s.BUCKET_SESSIONS, s.BUCKET_EXECUTORS), *s.LARGE)),
+    "gateway": Needs(
+        (s.SESSIONS, s.EVENTS, *_kv(s.BUCKET_SESSIONS, s.BUCKET_EXECUTORS, s.BUCKET_USAGE), *s.LARGE)
+    ),
     "agent": Needs(
         (
-            *(s.SESSIONS, s.TIMERS, s.TOOLS, s.EVENTS, *s.LARGE),
+            *(s.SESSIONS, s.TIMERS, s.TOOLS, s.EVENTS, s.BUDGETS, *s.LARGE),
             *_kv(s.BUCKET_SESSIONS, s.BUCKET_LEASES, s.BUCKET_EXECUTORS, s.BUCKET_WORKSPACES),
-            *_kv(s.BUCKET_CONFIG, s.BUCKET_CREDENTIALS),
+            *_kv(s.BUCKET_CONFIG, s.BUCKET_CREDENTIALS, s.BUCKET_USAGE),
         ),
         (
             (s.SESSIONS, s.AGENTS_CONSUMER),

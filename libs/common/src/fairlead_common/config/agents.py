@@ -15,6 +15,24 @@ MODES: Final = get_args(Mode)  # each allows what those before it do
 QueueMode = Literal["steer", "followup"]
 
 
+class BudgetConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Hard limits on what models cost; unset: no limit. Days are UTC.
+
+    Before each request the most that it may cost is reserved. Where that would pass a limit the run is parked
+    (`waiting_budget`) until a person approves more. A model of unknown price is refused.
+
+    Fields:
+        usd_per_run, tokens_per_run: of one run, and what it goes on with.
+        usd_per_session: of one session, from its beginning.
+        usd_per_day: of all sessions of the agent together, over all workers.
+    """
+
+    usd_per_run: Positive | None = None
+    usd_per_session: Positive | None = None
+    usd_per_day: Positive | None = None
+    tokens_per_run: Count | None = None
+
+
 class AgentConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A profile.
 
@@ -31,6 +49,7 @@ class AgentConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
             whose window is unknown it is the window (unset: 65,536).
         max_turns: model replies in one run. max_run_s: wall-clock seconds of one run.
         max_run_tokens: input and output tokens of one run; 0: no limit.
+        budget: what its models may cost.
         approval_timeout_s: after that an unanswered approval expires and its call is not run; 7 days.
         tools: tool names, `group:<group>` and profiles (`minimal`, `standard`, `coding`,
             `web`, `full`); empty: `standard`, which leaves out what `bash` can do as well.
@@ -66,6 +85,7 @@ class AgentConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_turns: Count = 50
     max_run_s: Positive = 3600.0
     max_run_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    budget: BudgetConfig = BudgetConfig()
     approval_timeout_s: Positive = 604_800.0
     heartbeat: HeartbeatConfig = HeartbeatConfig()
 

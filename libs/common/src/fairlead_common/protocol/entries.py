@@ -48,10 +48,12 @@ class MessageEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag
 
     Fields:
         items: ids of the queued items that this user message was made of.
+        reservation: the `budget_reservation` that this reply used; empty: none.
     """
 
     message: Message
     items: list[str] = []
+    reservation: str = ""
 
 
 class QueuedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="queued"):
@@ -301,6 +303,45 @@ class CustomEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
     data: dict[str, object] = {}
 
 
+class BudgetReservationEntry(
+    EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="budget_reservation"
+):
+    """Money and tokens are set aside for one request to a model. Written before the request, under a budget.
+
+    A reply that names it, or a `budget_settlement`, ends it.
+
+    Fields:
+        micro_usd, tokens: the most that the request may cost, as estimated.
+        day: UTC day whose budget it counts for, as in `2026-11-23`.
+        scope: of the budget that is shared with other sessions, see `subjects.budget`; empty: there is none.
+        purpose: what the request is for, such as `reply` or `compaction`.
+    """
+
+    model: str
+    micro_usd: int
+    day: str
+    tokens: int = 0
+    scope: str = ""
+    purpose: str = ""
+
+
+class BudgetSettlementEntry(
+    EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="budget_settlement"
+):
+    """What a reservation cost that no reply in the log accounts for.
+
+    Fields:
+        known: the cost is known; otherwise it is the most that it can have been.
+        why: what became of the request.
+    """
+
+    reservation: str
+    micro_usd: int
+    tokens: int = 0
+    known: bool = False
+    why: str = ""
+
+
 class DeletedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="deleted"):
     """The session was deleted up to here, and the log begins again: with a session of the same id, if any.
 
@@ -349,6 +390,8 @@ Entry = (
     | CompactionEntry
     | CompactionPreparedEntry
     | CompactionUndoneEntry
+    | BudgetReservationEntry
+    | BudgetSettlementEntry
     | CustomEntry
     | DeletedEntry
     | LaterEntry

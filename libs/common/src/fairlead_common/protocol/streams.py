@@ -84,6 +84,7 @@ STREAMS: Final[list[StreamConfigFields]] = [
         republish={"src": "fairlead.event.*", "dest": "fairlead.live.{{wildcard(1)}}.event"},
     ),
     _stream(s.SLOTS, ["fairlead.cron.*.*"], max_age=120 * _DAY),
+    _stream(s.BUDGETS, ["fairlead.budget.*.*.*.*"], max_age=400 * _DAY),
     _stream(s.DEAD, ["fairlead.dead.*"], max_age=90 * _DAY),
     _bucket(s.BUCKET_SESSIONS, republish=True),
     _bucket(s.BUCKET_LEASES, persist_mode=LOSSY),
@@ -93,6 +94,7 @@ STREAMS: Final[list[StreamConfigFields]] = [
     _bucket(s.BUCKET_CREDENTIALS),
     _bucket(s.BUCKET_JOBS, republish=True),
     _bucket(s.BUCKET_RUNS),
+    _bucket(s.BUCKET_USAGE),
     {
         **_stream(s.OBJECTS_STREAM, [f"$O.{s.OBJECTS}.C.>", f"$O.{s.OBJECTS}.M.>"]),
         "allow_rollup_hdrs": True,

@@ -13,6 +13,7 @@ EVENTS: Final = "EVENTS"
 SLOTS: Final = "SLOTS"
 DEAD: Final = "DEAD"
 OUTPUTS: Final = "OUTPUTS"
+BUDGETS: Final = "BUDGETS"
 
 # Buckets (stream KV_<bucket>, subject $KV.<bucket>.<key>)
 BUCKET_SESSIONS: Final = "sessions"
@@ -23,6 +24,7 @@ BUCKET_CONFIG: Final = "config"
 BUCKET_CREDENTIALS: Final = "credentials"
 BUCKET_JOBS: Final = "jobs"
 BUCKET_RUNS: Final = "runs"
+BUCKET_USAGE: Final = "usage"
 OBJECTS: Final = "objects"
 OBJECTS_STREAM: Final = f"OBJ_{OBJECTS}"
 LARGE: Final = (OBJECTS_STREAM, OUTPUTS)  # streams of what is too large for a message
@@ -232,6 +234,31 @@ def api(method: str) -> str:
 def slot(job: str, slot: str) -> str:
     """One firing of a job; create-only, so that it happens once."""
     return f"fairlead.cron.{check_id(job, 'job')}.{check_id(slot, 'slot')}"
+
+
+def budget(scope: str, day: str) -> str:
+    """Filter over the ledger of one budget and one UTC day (`2026-11-23`)."""
+    return f"fairlead.budget.{check_id(scope, 'scope')}.{check_id(day, 'day')}.>"
+
+
+def budget_reserve(scope: str, day: str, reservation: str) -> str:
+    """A reservation in a ledger, create-only."""
+    return _budget_record(scope, day, reservation, "reserve")
+
+
+def budget_settle(scope: str, day: str, reservation: str) -> str:
+    """What that reservation cost, create-only."""
+    return _budget_record(scope, day, reservation, "settle")
+
+
+def budget_extend(scope: str, day: str, approval: str) -> str:
+    """A person raised the limit of that day, create-only."""
+    return _budget_record(scope, day, approval, "extend")
+
+
+def _budget_record(scope: str, day: str, record: str, kind: str) -> str:
+    check_id(record, "record")
+    return f"fairlead.budget.{check_id(scope, 'scope')}.{check_id(day, 'day')}.{record}.{kind}"
 
 
 class SessionSubject(NamedTuple):

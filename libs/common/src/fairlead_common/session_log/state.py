@@ -14,6 +14,8 @@ from fairlead_common.protocol.custom_entries import DELIVERY, HEARTBEAT_OK, SYST
 from fairlead_common.protocol.entries import (
     ApprovalEntry,
     ApprovalRequestEntry,
+    BudgetReservationEntry,
+    BudgetSettlementEntry,
     CustomEntry,
     DeletedEntry,
     DroppedEntry,
@@ -37,6 +39,7 @@ from fairlead_common.session_log.rules import (
     inputs_ended_by,
     reads_untrusted,
 )
+from fairlead_common.session_log.spending import BUDGET
 from fairlead_common.session_log.state_fields import AwaitedReply
 from fairlead_common.session_log.system_events import SILENT
 
@@ -82,6 +85,7 @@ class SessionState(BranchFold):
         self.set_by(entry)
         self.untrusted = self.untrusted or reads_untrusted(entry)
         self._close_approvals(entry)
+        self.spending.apply(entry)
         match entry:
             case MessageEntry():
                 self._message(entry, size)
@@ -226,7 +230,9 @@ class SessionState(BranchFold):
         for approval_id in closed:
             request = self.approvals.pop(approval_id)
             self.settled_approvals.add(approval_id)
-            if isinstance(entry, ApprovalEntry):
+            if isinstance(entry, ApprovalEntry) and request.tool == BUDGET:
+                self.spending.decided(request, entry)
+            elif isinstance(entry, ApprovalEntry):
                 self.asked[entry.call_id] = request
                 if entry.decision in ("session", "always"):
                     self.granted.append(request)
@@ -281,6 +287,8 @@ def _is_shown(entry: Entry) -> bool:
         case CustomEntry():
             return entry.name not in SILENT
         case ToolListEntry() | HookDecisionEntry() | HookContextEntry() | CompactionPreparedEntry():
+            return False
+        case BudgetReservationEntry() | BudgetSettlementEntry():
             return False
         case _:
             return True

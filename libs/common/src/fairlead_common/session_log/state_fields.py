@@ -27,6 +27,7 @@ from fairlead_common.protocol.messages import PromptOptions
 from fairlead_common.session_log.conversation import Item, LeftOut, Run
 from fairlead_common.session_log.rules import Continuation, continuation, is_unfinished
 from fairlead_common.session_log.settings import Settings
+from fairlead_common.session_log.spending import Spending
 from fairlead_common.session_log.system_events import Wakes
 
 
@@ -144,6 +145,7 @@ class StateFields(Settings):
     born_seq: int = 0
     born_cursor: int = 0
     wakes: Wakes = field(default_factory=Wakes)
+    spending: Spending = field(default_factory=Spending)
     attempts: int = 0
     weight: int = 0  # bytes of log folded, for the cache
 

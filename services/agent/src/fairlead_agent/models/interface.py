@@ -33,6 +33,7 @@ class ModelRequest:
         max_output_tokens: that the agent wants; None: as many as there is room for.
         room_tokens: what the model's window has left for the reply; None: unknown.
         without: parameters that its provider refused, by their names there; see `mending.accepted`.
+        size_tokens: of system prompt, tools and messages, as estimated.
         fetch: gives the bytes of an `ImageBlock.object`, see `load_images`.
         session: whose conversation it is: a name that stays the same, for caches of the provider.
         kept: what a back end wants to keep of this conversation until its next request, under a name of its
@@ -48,6 +49,7 @@ class ModelRequest:
     max_output_tokens: int | None = None
     room_tokens: int | None = None
     without: frozenset[str] = frozenset()
+    size_tokens: int = 0
     fetch: FetchObject = _no_objects
     session: str = ""
     kept: dict[str, object] = field(default_factory=dict)
@@ -151,6 +153,7 @@ class ModelError(FairleadError):
         retry_after_s: what the provider asked for, if it did.
         code: the reason for programs, one of those of `RunEndEntry.error_code`; by default that of the kind.
         refused: what of the request the provider will never take; empty: nothing in particular.
+        uncertain: the provider may have worked on the request, and may charge for it.
     """
 
     def __init__(
@@ -161,12 +164,14 @@ class ModelError(FairleadError):
         *,
         code: str = "",
         refused: RefusedPart = "",
+        uncertain: bool = False,
     ) -> None:
         super().__init__(text)
         self.kind: ErrorKind = kind
         self.code = code or _CODES[kind]
         self.refused: RefusedPart = "input" if kind == "overflow" else refused
         self.retry_after_s = retry_after_s
+        self.uncertain = uncertain
 
 
 class ModelBackend(Protocol):

@@ -84,7 +84,8 @@ class ProviderHttp:
                     yield found
         except _FAILURES as error:
             text = str(error) or type(error).__name__
-            raise ModelError("retryable", f"{self.url}: {text}") from error
+            sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+            raise ModelError("retryable", f"{self.url}: {text}", uncertain=sent) from error
 
     def _session(self) -> aiohttp.ClientSession:
         if self._http is None:

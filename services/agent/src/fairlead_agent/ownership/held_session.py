@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import structlog
 
+from fairlead_agent.budget.budget import Budget
+from fairlead_agent.budget.ledger import Ledgers
 from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.hooks.session_hooks import SessionHooks
 from fairlead_agent.models.registry import Registry
@@ -74,6 +76,7 @@ class SharedParts:
     catalog: Catalog
     places: WorkspacePlaces
     registry: Registry
+    ledgers: Ledgers
     grants: Grants
     hooks: LoadedHooks
     projections: Projections
@@ -296,7 +299,8 @@ class HeldSession:
             hooks,
         )
         mailbox = Mailbox(owner, shared.config, sent, shared.grants, shared.deletion)
-        turn = ModelTurn(owner, shared.registry, shared.catalog, shared.places, shared.config)
+        budget = Budget(owner, shared.registry, shared.ledgers)
+        turn = ModelTurn(owner, shared.registry, shared.catalog, shared.places, shared.config, budget)
         loop = AgentLoop(owner, mailbox, calls, turn, shared.catalog, shared.config, hooks, shared.worker)
         known = set(owner.state.settled_approvals)  # by an earlier owner
 

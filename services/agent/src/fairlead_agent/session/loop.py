@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine
 
 import structlog
 
+from fairlead_agent.budget.limits import BudgetReachedError
+from fairlead_agent.budget.question import ask
 from fairlead_agent.hooks.context_notes import collect
 from fairlead_agent.hooks.questions import QuestionDroppedError
 from fairlead_agent.hooks.session_hooks import SessionHooks
@@ -57,6 +59,7 @@ from fairlead_common.protocol.entries import (
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.trace import trace_id
 from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.service.log_formats import WAITING_BUDGET
 from fairlead_common.session_log.rules import PARKED_OUTCOMES
 
 log = structlog.get_logger()
@@ -136,6 +139,7 @@ class AgentLoop:
         attempt = self._state.attempts + 1
         await self._owner.append(EpochEntry(id=new_id(), worker=self._worker, attempt=attempt))
         log.info("run_taken_over", session=self._owner.session, attempt=attempt)
+        await self._turn.budget.recover()
 
     async def _perform(self, step: Step) -> None:
         if self._owner.stopping.is_set() and (self._state.run or isinstance(step, StartHeartbeat)):
@@ -242,7 +246,20 @@ class AgentLoop:
         if (added := await collect(self._hooks, self._state)) is not None:
             await self._owner.append(added)
         if isinstance(self._next_step(), CallModel):  # mail that came meanwhile may have ended the run
-            await self._turn.run(self._state.agent, self._profile)
+            try:
+                await self._turn.run(self._state.agent, self._profile)
+            except BudgetReachedError as reached:
+                await self._wait_for_budget(reached)
+
+    async def _wait_for_budget(self, reached: BudgetReachedError) -> None:
+        """Park the run until a person lets it spend more."""
+        if self._owner.stopping.is_set() or not isinstance(self._next_step(), CallModel):
+            return
+        if not self._owner.may_write(WAITING_BUDGET):
+            await self._close_run(EndRun("budget", str(reached)))
+            return
+        await ask(self._owner, self._profile, reached)
+        await self._close_run(EndRun("waiting_budget", str(reached)))
 
     # -- tools ---------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from fairlead_common.protocol.entries import Outcome, QueuedEntry
 from fairlead_common.protocol.messages import PromptOptions, RunLimitsInput
 from fairlead_common.session_log.conversation import Run
 from fairlead_common.session_log.rules import PARKED_OUTCOMES, reply_outcome
+from fairlead_common.session_log.spending import BUDGET
 from fairlead_common.session_log.state import SessionState
 
 MOVED = "the conversation goes on from another entry"
@@ -150,6 +151,8 @@ class RunLimits(NamedTuple):
             return EndRun("timed_out", f"{field}: at most {limit_s:g} s, this run took {took_s:.1f} s")
         if not state.needs_reply:
             return None
+        if state.spending.refused:
+            return EndRun("budget", state.spending.refused)
         return self._turns(state, run) or self._tokens(state, run)
 
     def _turns(self, state: SessionState, run: Run) -> EndRun | None:
@@ -260,4 +263,6 @@ def may_end(state: SessionState, outcome: Outcome) -> bool:
         return not (waits or state.pending or state.needs_reply)
     if outcome == "waiting_approval":
         return any(request.call_id in state.pending for request in state.approvals.values())
+    if outcome == "waiting_budget":  # what it waits for may be decided by now
+        return any(request.tool == BUDGET for request in state.approvals.values())
     return state.needs_reply or bool(state.pending)

@@ -6,6 +6,7 @@ import random
 
 import structlog
 
+from fairlead_agent.budget.budget import Budget, Spend
 from fairlead_agent.models.families import family
 from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.mending import MAX_MENDS, mended
@@ -41,8 +42,15 @@ class ModelTurn:
     """Requests to the model of one session."""
 
     def __init__(
-        self, owner: Owner, registry: Registry, catalog: Catalog, places: WorkspacePlaces, config: LiveConfig
+        self,
+        owner: Owner,
+        registry: Registry,
+        catalog: Catalog,
+        places: WorkspacePlaces,
+        config: LiveConfig,
+        budget: Budget,
     ) -> None:
+        self.budget = budget
         self._owner = owner
         self._state = owner.state
         self._registry = registry
@@ -67,6 +75,7 @@ class ModelTurn:
         Raises:
             ModelError: the model will not answer; the text is for people. `cause`: what later requests leave
             out.
+            BudgetReachedError: a limit on what models cost is reached.
         """
         self.cause = left_out.NOTHING
         model_name = chosen_model(self._state, profile, self._config.current.models.roles).name
@@ -75,28 +84,44 @@ class ModelTurn:
         turn = self._state.run.turns + 1 if self._state.run else 1
         await self._owner.show(TurnStart(run_id=run_id, log_seq=self._state.last_seq, turn=turn))
         self._interrupted = False
+        spend: Spend | None = None
         for attempt in range(self._config.current.models.retries + 1):
+            if spend is None or spend.is_over:
+                spend = await self._reserved(agent, profile, model_name, request[0])
             reply = StreamedReply(new_id(), request[1], request[2])
             try:
-                await self._read_mended(model_name, request[0], reply)
+                await self._read_mended(model_name, spend.request, reply)
             except ModelError as error:
-                if error.kind != "retryable" or attempt >= self._config.current.models.retries:
+                is_last = error.kind != "retryable" or attempt >= self._config.current.models.retries
+                await spend.failed(error, answered=reply.first_piece_ms is not None, again=not is_last)
+                if is_last:
                     is_long = error.kind == "overflow"
                     tokens = self._owner.context.tokens
                     self.cause = left_out.by_refusal(self._state, tokens, error.refused, too_long=is_long)
                     raise
                 await self._pause(error, attempt)
                 if self._interrupted or self._aborting or self._owner.stopping.is_set():
+                    await spend.ended(0, 0, "not asked again")
                     return
                 continue
             if self._interrupted:
                 if reply.first_piece_ms is not None:
                     message = reply.message(model_name, self._registry.facts(model_name), cut="aborted")
                     await self._owner.append(MessageEntry(id=reply.message_id, message=message))
+                await spend.cut(reply.size_chars, reply.lasted_s)
                 return
             message = reply.message(model_name, self._registry.facts(model_name))
-            await self._owner.append(MessageEntry(id=reply.message_id, message=message))
+            await self._owner.append(MessageEntry(id=reply.message_id, message=message, reservation=spend.id))
+            await spend.replied()
             return
+
+    async def _reserved(
+        self, agent: str, profile: AgentConfig, model_name: str, request: ModelRequest
+    ) -> Spend:
+        def give_up() -> bool:
+            return self._interrupted or self._aborting
+
+        return await self.budget.reserve(agent, profile, model_name, request, give_up=give_up)
 
     async def workspace_file(self, agent: str, profile: AgentConfig, name: str) -> str:
         """Content of a small file in the workspace; empty if it is missing or cannot be read now."""
@@ -156,6 +181,7 @@ class ModelTurn:
             temperature=profile.temperature,
             max_output_tokens=window.asked(profile, room),
             room_tokens=room,
+            size_tokens=needed,
             fetch=self._owner.objects.get,
             session=self._owner.session,
             kept=context.kept,

@@ -122,6 +122,16 @@ class StreamedReply:
         if not self._finished:
             raise ModelError("retryable", "The model's reply broke off before its end.")
 
+    @property
+    def size_chars(self) -> int:
+        """Of all that came so far: words, thoughts and arguments of calls."""
+        return sum(len(text) for block in self._blocks for text in block.texts)
+
+    @property
+    def lasted_s(self) -> float:
+        """Seconds since the request was sent."""
+        return time.monotonic() - self._started
+
     def _extend(self, kind: str, text: str) -> int:
         if not self._blocks or self._blocks[-1].kind != kind or self._blocks[-1].done:
             self._blocks.append(_Block(kind))

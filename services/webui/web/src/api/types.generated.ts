@@ -275,6 +275,55 @@ export interface BranchRequestEntry {
   untrusted?: boolean;
 }
 
+/**
+ * Money and tokens are set aside for one request to a model. Written before the request, under a budget.
+ *
+ * A reply that names it, or a `budget_settlement`, ends it.
+ *
+ * Fields:
+ *     micro_usd, tokens: the most that the request may cost, as estimated.
+ *     day: UTC day whose budget it counts for, as in `2026-11-23`.
+ *     scope: of the budget that is shared with other sessions, see `subjects.budget`; empty: there is none.
+ *     purpose: what the request is for, such as `reply` or `compaction`.
+ */
+export interface BudgetReservationEntry {
+  type: "budget_reservation";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  model: string;
+  micro_usd: number;
+  day: string;
+  tokens?: number;
+  scope?: string;
+  purpose?: string;
+}
+
+/**
+ * What a reservation cost that no reply in the log accounts for.
+ *
+ * Fields:
+ *     known: the cost is known; otherwise it is the most that it can have been.
+ *     why: what became of the request.
+ */
+export interface BudgetSettlementEntry {
+  type: "budget_settlement";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  reservation: string;
+  micro_usd: number;
+  tokens?: number;
+  known?: boolean;
+  why?: string;
+}
+
 /** The stored log up to `seq` was sent; what follows is live. */
 export interface CaughtUp {
   type: "caught_up";
@@ -645,7 +694,7 @@ export interface EditBody {
 }
 
 /** An entry of a session's log. Fields with their default value are left out. Later versions may add types: treat an unknown type as one that changes nothing. */
-export type Entry = MessageEntry | QueuedEntry | DroppedEntry | RunStartEntry | RunEndEntry | ApprovalRequestEntry | ApprovalEntry | HookDecisionEntry | HookContextEntry | EpochEntry | SessionInfoEntry | ModeChangeEntry | ModelChangeEntry | ToolListEntry | BranchRequestEntry | NavigateEntry | ForkEntry | LabelEntry | CompactRequestEntry | CompactionEntry | CompactionPreparedEntry | CompactionUndoneEntry | CustomEntry | DeletedEntry;
+export type Entry = MessageEntry | QueuedEntry | DroppedEntry | RunStartEntry | RunEndEntry | ApprovalRequestEntry | ApprovalEntry | HookDecisionEntry | HookContextEntry | EpochEntry | SessionInfoEntry | ModeChangeEntry | ModelChangeEntry | ToolListEntry | BranchRequestEntry | NavigateEntry | ForkEntry | LabelEntry | CompactRequestEntry | CompactionEntry | CompactionPreparedEntry | CompactionUndoneEntry | BudgetReservationEntry | BudgetSettlementEntry | CustomEntry | DeletedEntry;
 
 /**
  * An entry of the log: the truth. It replaces the partial message with its id.
@@ -996,6 +1045,7 @@ export interface MessageEnd {
  *
  * Fields:
  *     items: ids of the queued items that this user message was made of.
+ *     reservation: the `budget_reservation` that this reply used; empty: none.
  */
 export interface MessageEntry {
   type: "message";
@@ -1007,6 +1057,7 @@ export interface MessageEntry {
   run_id?: string | null;
   message: UserMessage | AssistantMessage | ToolResultMessage;
   items?: string[];
+  reservation?: string;
 }
 
 /**

@@ -1,0 +1,49 @@
+"""The ledger of a budget that sessions share: one record on one subject each, create-only.
+
+The stream's order decides. A reservation counts if it fits after all records before it, so that all readers
+of the ledger agree on which of them may be spent. Subjects: `fairlead.budget.<scope>.<day>.<id>.<kind>`.
+"""
+
+from typing import Final
+
+import msgspec
+
+
+class Reservation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Money for one request, in micro-dollars.
+
+    Fields:
+        limit_micro_usd: the limit that holds for this reservation, without extensions.
+    """
+
+    micro_usd: int
+    limit_micro_usd: int
+    session: str = ""
+    model: str = ""
+
+
+class Settlement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a reservation cost. One that comes before its reservation makes that void.
+
+    Fields:
+        micro_usd: None: all that was reserved.
+        known: the cost is known; otherwise it is the most that it can have been.
+    """
+
+    micro_usd: int | None = None
+    known: bool = False
+
+
+class Extension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A person raised the limit of this scope for this day. Its id is that of the approval."""
+
+    micro_usd: int
+    session: str = ""
+
+
+LedgerRecord = Reservation | Settlement | Extension
+KINDS: Final[dict[str, type[LedgerRecord]]] = {
+    "reserve": Reservation,
+    "settle": Settlement,
+    "extend": Extension,
+}

@@ -1,0 +1,137 @@
+"""What a session has spent, as far as budgets look at it. No I/O, no clock."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from fairlead_common.protocol.content import AssistantMessage
+from fairlead_common.protocol.custom_entries import BUDGET_WARNING
+from fairlead_common.protocol.entries import (
+    ApprovalEntry,
+    ApprovalRequestEntry,
+    BudgetReservationEntry,
+    BudgetSettlementEntry,
+    CustomEntry,
+    Entry,
+    MessageEntry,
+    RunStartEntry,
+)
+
+BUDGET: Final = "budget"  # `tool` of a request for approval that is about a budget and not about a call
+_EXTENDED: Final = frozenset({"once", "session", "always"})
+
+
+class Settled(NamedTuple):
+    """The reservation that ended last, and what it cost.
+
+    Fields:
+        micro_usd: None: all that was reserved.
+    """
+
+    reservation: BudgetReservationEntry
+    micro_usd: int | None
+    known: bool
+
+
+class DayExtension(NamedTuple):
+    """More of a shared budget, as a person approved it; `id` is that of the approval."""
+
+    id: str
+    scope: str
+    day: str
+    micro_usd: int
+
+
+@dataclass(slots=True)
+class Spending:
+    """Sums in micro-dollars and tokens. A reply of unknown cost counts with all that was reserved for it.
+
+    Fields:
+        run_micro_usd, run_tokens: of the open or parked run, and of those that it is the rest of.
+        open: the reservation whose request is under way.
+        last: the reservation that ended last.
+        more: by name of a limit, how much more of it a person has approved: micro-dollars or tokens.
+        day_extensions: the same of shared budgets, in this run.
+        refused: why no more may be spent in this run; empty: nobody refused it.
+        warned: limits that were warned of, with their day.
+    """
+
+    run_micro_usd: int = 0
+    run_tokens: int = 0
+    session_micro_usd: int = 0
+    open: BudgetReservationEntry | None = None
+    last: Settled | None = None
+    more: dict[str, int] = field(default_factory=dict)
+    day_extensions: list[DayExtension] = field(default_factory=list)
+    refused: str = ""
+    warned: set[str] = field(default_factory=set)
+
+    def apply(self, entry: Entry) -> None:
+        """Take over one entry of the session's log."""
+        match entry:
+            case RunStartEntry():
+                self._begin(entry)
+            case MessageEntry(message=AssistantMessage() as message):
+                self._reply(entry, message)
+            case BudgetReservationEntry():
+                self.open = entry
+            case BudgetSettlementEntry():
+                self._settle(entry)
+            case CustomEntry(name=name, data=data) if name == BUDGET_WARNING:
+                self.warned.add(f"{data.get('limit', '')} {data.get('day', '')}")
+            case _:
+                pass
+
+    def decided(self, request: ApprovalRequestEntry, entry: ApprovalEntry) -> None:
+        """Take over a decision about a budget."""
+        asked = request.arguments
+        limit, day = str(asked.get("limit", "")), str(asked.get("day", ""))
+        if entry.decision not in _EXTENDED:
+            if entry.decision == "expired" and day and _day(entry.ts) > day:
+                return  # there is another budget now
+            how = "nobody decided in time" if entry.decision == "expired" else "a person refused more"
+            self.refused = f"{request.why}; {how}" + (f": {entry.reason}" if entry.reason else "")
+            return
+        if scope := str(asked.get("scope", "")):
+            more = DayExtension(request.id, scope, day, _count(asked.get("more_micro_usd")))
+            self.day_extensions.append(more)
+            return
+        more_of = asked.get("more_tokens") if limit == "tokens_per_run" else asked.get("more_micro_usd")
+        self.more[limit] = self.more.get(limit, 0) + _count(more_of)
+
+    def _begin(self, entry: RunStartEntry) -> None:
+        self.refused = ""
+        if entry.resumes is not None:
+            return
+        self.run_micro_usd = self.run_tokens = 0
+        self.day_extensions = []
+        self.warned = {each for each in self.warned if "per_run" not in each}
+        self.more = {name: more for name, more in self.more.items() if "per_run" not in name}
+
+    def _reply(self, entry: MessageEntry, message: AssistantMessage) -> None:
+        tokens = message.usage.input_tokens + message.usage.output_tokens
+        reserved = self.open if self.open is not None and self.open.id == entry.reservation else None
+        cost = message.cost_micro_usd
+        if reserved is not None:
+            self.last, self.open = Settled(reserved, cost, cost is not None), None
+            tokens = tokens or reserved.tokens
+            cost = reserved.micro_usd if cost is None else cost
+        self._add(cost or 0, tokens)
+
+    def _settle(self, entry: BudgetSettlementEntry) -> None:
+        if self.open is not None and self.open.id == entry.reservation:
+            self.last, self.open = Settled(self.open, entry.micro_usd, entry.known), None
+            self._add(entry.micro_usd, entry.tokens)
+
+    def _add(self, micro_usd: int, tokens: int) -> None:
+        self.run_micro_usd += micro_usd
+        self.session_micro_usd += micro_usd
+        self.run_tokens += tokens
+
+
+def _day(ts: int) -> str:
+    return datetime.fromtimestamp(ts / 1000, UTC).date().isoformat()
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 0

@@ -1,0 +1,1 @@
+"""Hard limits on what models may cost."""

@@ -1,0 +1,367 @@
+"""The one way to a model under a budget: reserve, ask, settle.
+
+(1) The log stores the reservation, (2) the shared ledger does, (3) the model is asked, (4) the log stores
+what it cost, (5) the ledger does. A worker that dies in between leaves a reservation in the log; its
+successor settles it at its full amount, as unknown. Without a budget nothing is written.
+"""
+
+import asyncio
+import dataclasses
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import structlog
+
+from fairlead_agent.budget.ledger import Ledgers, scope_of, today
+from fairlead_agent.budget.limits import BudgetReachedError, Limit, Plan, Shortfall, own_limits, plan
+from fairlead_agent.models.interface import Finish, ModelError, ModelRequest
+from fairlead_agent.models.pricing import MICRO, cost_of
+from fairlead_agent.models.registry import Registry
+from fairlead_agent.models.table import Prices
+from fairlead_agent.session.owner import Owner
+from fairlead_common.config import AgentConfig
+from fairlead_common.protocol.budgets import Extension, Reservation, Settlement
+from fairlead_common.protocol.custom_entries import BUDGET_WARNING
+from fairlead_common.protocol.entries import BudgetReservationEntry, BudgetSettlementEntry, CustomEntry
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.service.log_formats import BUDGET_RESERVATION
+
+log = structlog.get_logger()
+
+WAIT_S: Final = 30.0  # for requests of other sessions to end, before a person is asked
+LOOK_S: Final = 0.25
+READERS_S: Final = 20.0  # after a start, until it is known which entries every live service reads
+UNKNOWN_OUTPUT_TOKENS: Final = 32_000  # of a reply whose model has no known limit
+_CUT_CHARS_PER_TOKEN: Final = 2  # few, so that the cost of what came is not underestimated
+_CUT_TOKENS_PER_S: Final = 300  # that a model can have thought unseen
+_FREE: Final = Prices(input=0, output=0)
+
+
+class Spend:
+    """One request to a model, and what is reserved for it.
+
+    Fields:
+        request: what to send; its reply may be limited further than that of the one that was asked for.
+        reservation: None: there is no budget.
+    """
+
+    def __init__(
+        self, budget: "Budget", request: ModelRequest, reservation: BudgetReservationEntry | None
+    ) -> None:
+        self.request = request
+        self.reservation = reservation
+        self._budget = budget
+        self._is_over = False
+
+    @property
+    def id(self) -> str:
+        """For `MessageEntry.reservation`; empty without a reservation."""
+        return self.reservation.id if self.reservation is not None else ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is settled: the next request needs another one."""
+        return self._is_over
+
+    async def replied(self) -> None:
+        """Settle it with the reply, whose entry is in the log and names this reservation.
+
+        Raises:
+            BusUnavailableError: it may not be settled; whoever owns the session next does it.
+        """
+        if self._settles() is not None:
+            await self._budget.settle_last()
+
+    async def failed(self, error: ModelError, *, answered: bool, again: bool) -> None:
+        """Settle a request that failed, unless another one takes its place at no cost.
+
+        Args:
+            answered: a part of a reply came. again: the model is asked once more.
+
+        Raises:
+            LostOwnershipError, BusUnavailableError: as for `ended`.
+        """
+        if answered or error.uncertain:
+            await self.ended(None, 0, f"failed: {error.code}")
+        elif not again:
+            await self.ended(0, 0, f"refused: {error.code}")
+
+    async def cut(self, output_chars: int, lasted_s: float) -> None:
+        """Settle a reply that was broken off here: with what it can have cost until then, as unknown.
+
+        Args:
+            output_chars: of the reply that came. lasted_s: seconds since the request was sent.
+
+        Raises:
+            LostOwnershipError, BusUnavailableError: as for `ended`.
+        """
+        if (reserved := self._settles()) is None:
+            return
+        written = math.ceil(output_chars / _CUT_CHARS_PER_TOKEN + lasted_s * _CUT_TOKENS_PER_S)
+        cost, tokens = self._budget.cost_of_part(reserved, self.request.size_tokens, written)
+        await self._budget.end(reserved, cost, tokens, "broken off", known=False)
+
+    async def ended(self, micro_usd: int | None, tokens: int, why: str) -> None:
+        """Settle it without a reply in the log.
+
+        Args:
+            micro_usd: what the request cost; None: unknown, which counts as all that was reserved.
+            tokens: that it used. why: what became of it.
+
+        Raises:
+            LostOwnershipError: another owner acts for the session, and settles it.
+            BusUnavailableError: it may not be settled; whoever owns the session next does it.
+        """
+        if (reserved := self._settles()) is not None:
+            await self._budget.end(reserved, micro_usd, tokens, why)
+
+    def _settles(self) -> BudgetReservationEntry | None:
+        """The reservation that is not settled yet, from here on."""
+        if self.reservation is None or self._is_over:
+            return None
+        self._is_over = True
+        return self.reservation
+
+
+class Budget:
+    """What one session may spend. Every request to a model on its behalf goes through here."""
+
+    def __init__(self, owner: Owner, registry: Registry, ledgers: Ledgers) -> None:
+        self._owner = owner
+        self._state = owner.state
+        self._registry = registry
+        self._ledgers = ledgers
+        self._extended: set[str] = set()  # approvals whose extension is in the ledger
+        self._limited: tuple[str, AgentConfig] | None = None  # agent and profile of the last reservation
+
+    @asynccontextmanager
+    async def spend(
+        self, agent: str, profile: AgentConfig, model: str, request: ModelRequest, purpose: str
+    ) -> AsyncIterator[tuple[Spend, Callable[[Finish], None]]]:
+        """Reserve for a request that leaves no reply in the log (compaction, a title), and settle it after.
+
+        Gives the reservation, whose `request` is the one to send, and what to call with the end of the reply.
+        A request that ends otherwise counts with all that was reserved.
+
+        Raises:
+            BudgetReachedError: a limit is reached; nothing may be sent.
+            ModelError: the price of the model is not known, and money is limited.
+        """
+        spend = await self.reserve(agent, profile, model, request, purpose)
+        finished: list[Finish] = []
+        try:
+            yield spend, finished.append
+        finally:
+            last = finished[-1] if finished else None
+            cost = cost_of(last, self._registry.facts(model)) if last is not None else None
+            tokens = last.usage.input_tokens + last.usage.output_tokens if last is not None else 0
+            await spend.ended(cost, tokens, purpose if last is not None else f"{purpose}: not completed")
+
+    async def reserve(
+        self,
+        agent: str,
+        profile: AgentConfig,
+        model: str,
+        request: ModelRequest,
+        purpose: str = "reply",
+        give_up: Callable[[], bool] = lambda: False,
+    ) -> Spend:
+        """Reserve what the request may cost, waiting for a while for requests of other sessions to end.
+
+        Args:
+            request: with its size; `max_output_tokens` None: as long a reply as the model can give.
+            give_up: ends the wait early.
+
+        Raises:
+            BudgetReachedError: a limit is reached; nothing may be sent.
+            ModelError: the price of the model is not known, and money is limited.
+            LostOwnershipError, BusUnavailableError: as for an append.
+        """
+        budget = profile.budget
+        self._limited = agent, profile
+        if not own_limits(budget, self._state.spending) and budget.usd_per_day is None:
+            return Spend(self, request, None)
+        self._registry.resolve(model)  # what cannot be sent reserves nothing
+        prices = self._prices(profile, model, request.size_tokens)
+        await self._readers()
+        if (left := self._state.spending.open) is not None:
+            await self.end(left, None, left.tokens, "it was not settled")
+        deadline = asyncio.get_running_loop().time() + WAIT_S
+        while True:
+            found = await self._try(agent, profile, model, request, prices, purpose)
+            if isinstance(found, Spend):
+                return found
+            waits = found.passes and asyncio.get_running_loop().time() < deadline
+            if not waits or give_up() or self._owner.stopping.is_set():
+                raise BudgetReachedError(found)
+            await asyncio.sleep(LOOK_S)
+
+    async def recover(self) -> None:
+        """Settle what an owner before this one left unsettled; call it once the run is taken over.
+
+        Raises:
+            LostOwnershipError, BusUnavailableError: as for an append.
+        """
+        if (left := self._state.spending.open) is not None:
+            log.info("budget_reservation_recovered", reservation=left.id, micro_usd=left.micro_usd)
+            if left.scope:
+                await self._ledgers.settle(left.scope, left.day, left.id, Settlement())
+                if (await self._ledgers.current(left.scope, left.day)).is_void(left.id):
+                    await self.end(left, 0, 0, "its worker was stopped before the request")
+                    return
+            await self.end(left, None, left.tokens, "its worker was stopped before the end of the request")
+        else:
+            await self.settle_last()
+
+    # -- for `Spend` ---------------------------------------------------------
+
+    async def end(
+        self,
+        reserved: BudgetReservationEntry,
+        micro_usd: int | None,
+        tokens: int,
+        why: str,
+        *,
+        known: bool = True,
+    ) -> None:
+        """Append how a request ended, and settle it in the ledger; `micro_usd` None: unknown."""
+        await self._owner.append(
+            BudgetSettlementEntry(
+                id=new_id(),
+                reservation=reserved.id,
+                micro_usd=reserved.micro_usd if micro_usd is None else micro_usd,
+                tokens=reserved.tokens if micro_usd is None else tokens,
+                known=known and micro_usd is not None,
+                why=why,
+            )
+        )
+        await self.settle_last()
+
+    def cost_of_part(
+        self, reserved: BudgetReservationEntry, size_tokens: int, output_tokens: int
+    ) -> tuple[int, int]:
+        """The most that a request with this much of a reply can have cost: micro-dollars and tokens."""
+        prices = self._registry.facts(reserved.model).prices_of(size_tokens) or _FREE
+        part = plan([], prices, size_tokens, output_tokens)
+        if isinstance(part, Shortfall):
+            return reserved.micro_usd, reserved.tokens
+        return min(part.micro_usd, reserved.micro_usd), min(part.tokens, reserved.tokens)
+
+    async def settle_last(self) -> None:
+        """Settle in the ledger the reservation that ended last, and warn if little of a limit is left."""
+        last = self._state.spending.last
+        if last is None:
+            return
+        reserved = last.reservation
+        if reserved.scope:
+            cost = Settlement(micro_usd=last.micro_usd, known=last.known)
+            await self._ledgers.settle(reserved.scope, reserved.day, reserved.id, cost)
+        if self._limited is not None:
+            await self._warn(*self._limited)
+
+    # -- one attempt -----------------------------------------------------------
+
+    async def _try(
+        self,
+        agent: str,
+        profile: AgentConfig,
+        model: str,
+        request: ModelRequest,
+        prices: Prices,
+        purpose: str,
+    ) -> Spend | Shortfall:
+        day, scope = today(), scope_of(agent) if profile.budget.usd_per_day is not None else ""
+        limits = await self._limits(agent, profile, day)
+        wanted = request.max_output_tokens or request.room_tokens or UNKNOWN_OUTPUT_TOKENS
+        wanted = min(wanted, self._registry.facts(model).output_tokens or wanted)
+        planned = plan(limits, prices, request.size_tokens, wanted)
+        if isinstance(planned, Shortfall):
+            return planned
+        reserved = await self._owner.append(
+            BudgetReservationEntry(
+                id=new_id(),
+                model=model,
+                micro_usd=planned.micro_usd,
+                tokens=planned.tokens,
+                day=day,
+                scope=scope,
+                purpose=purpose,
+            )
+        )
+        if scope and not await self._is_granted(reserved, profile):
+            await self.end(reserved, 0, 0, "refused: other sessions were first")
+            return Shortfall(limits[-1]._replace(reserved=max(limits[-1].reserved, 1)), planned.micro_usd)
+        return Spend(self, _limited(request, planned), reserved)
+
+    async def _is_granted(self, reserved: BudgetReservationEntry, profile: AgentConfig) -> bool:
+        limit = round((profile.budget.usd_per_day or 0) * MICRO)
+        value = Reservation(
+            micro_usd=reserved.micro_usd,
+            limit_micro_usd=limit,
+            session=self._owner.session,
+            model=reserved.model,
+        )
+        return await self._ledgers.reserve(reserved.scope, reserved.day, reserved.id, value)
+
+    async def _limits(self, agent: str, profile: AgentConfig, day: str) -> list[Limit]:
+        """All that hold, the shared one last."""
+        spending = self._state.spending
+        limits = own_limits(profile.budget, spending)
+        if profile.budget.usd_per_day is None:
+            return limits
+        for more in spending.day_extensions:
+            if more.id not in self._extended:
+                value = Extension(micro_usd=more.micro_usd, session=self._owner.session)
+                await self._ledgers.extend(more.scope, more.day, more.id, value)
+                self._extended.add(more.id)
+        scope = scope_of(agent)
+        ledger = await self._ledgers.current(scope, day)
+        limit = round(profile.budget.usd_per_day * MICRO) + ledger.extended
+        return [*limits, Limit("usd_per_day", limit, ledger.spent, ledger.reserved, scope, day)]
+
+    async def _warn(self, agent: str, profile: AgentConfig) -> None:
+        for limit in await self._limits(agent, profile, today()):
+            key = f"{limit.name} {limit.day}"
+            if limit.is_nearly_used and key not in self._state.spending.warned:
+                unit = "tokens" if limit.is_tokens else "micro_usd"
+                data: dict[str, object] = {"limit": limit.name, "day": limit.day}
+                data |= {f"limit_{unit}": limit.limit, f"used_{unit}": limit.used}
+                log.info("budget_nearly_used", limit=limit.name, used=limit.used, of=limit.limit)
+                await self._owner.append(CustomEntry(id=new_id(), name=BUDGET_WARNING, data=data))
+
+    def _prices(self, profile: AgentConfig, model: str, size_tokens: int) -> Prices:
+        """What the request is reserved by; free where only tokens are limited."""
+        budget = profile.budget
+        if budget.usd_per_run is budget.usd_per_session is budget.usd_per_day is None:
+            return _FREE
+        prices = self._registry.facts(model).prices_of(size_tokens)
+        if prices is None:
+            text = (
+                f"The price of model {model} is not known, and the agent's `budget` limits money. Set "
+                f'`models.entries."{model}"` with `input_usd_per_mtok` and `output_usd_per_mtok`, or choose '
+                "another model. Nothing was sent."
+            )
+            raise ModelError("fatal", text, code="model_price_unknown")
+        return prices
+
+    async def _readers(self) -> None:
+        """Wait until every live service is known to read the entries of budgets.
+
+        Raises:
+            ModelError: one of them does not.
+        """
+        deadline = asyncio.get_running_loop().time() + READERS_S
+        while not self._owner.may_write(BUDGET_RESERVATION):
+            if asyncio.get_running_loop().time() > deadline:
+                text = "`budget` cannot be held while services of an earlier version run. Nothing was sent."
+                raise ModelError("fatal", text)
+            await asyncio.sleep(LOOK_S)
+
+
+def _limited(request: ModelRequest, planned: Plan) -> ModelRequest:
+    """The request with a limit on its reply, which what is reserved depends on."""
+    return dataclasses.replace(
+        request, max_output_tokens=planned.output_tokens, room_tokens=planned.output_tokens
+    )

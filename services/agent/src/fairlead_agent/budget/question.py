@@ -1,0 +1,59 @@
+"""Asks people whether a run that reached a limit may spend more, as an approval."""
+
+import hashlib
+import time
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from fairlead_agent.budget.limits import BudgetReachedError
+from fairlead_agent.session.owner import Owner
+from fairlead_agent.session.timers import set_timer
+from fairlead_common.config import AgentConfig
+from fairlead_common.protocol.entries import ApprovalRequestEntry
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.session_log.spending import BUDGET
+
+
+async def ask(owner: Owner, profile: AgentConfig, reached: BudgetReachedError) -> None:
+    """Append the request for approval, unless there is one already.
+
+    One about a limit for a day expires with the day, and its run then goes on with the next day's.
+
+    Raises:
+        LostOwnershipError, BusUnavailableError: as for an append.
+    """
+    if any(each.tool == BUDGET for each in owner.state.approvals.values()):
+        return
+    shortfall = reached.shortfall
+    limit, unit = shortfall.limit, "tokens" if shortfall.limit.is_tokens else "micro_usd"
+    arguments: dict[str, object] = {
+        "limit": limit.name,
+        "go_on_with": limit.shown(shortfall.more),
+        f"more_{unit}": shortfall.more,
+        f"limit_{unit}": limit.limit,
+        f"used_{unit}": limit.used,
+    }
+    if limit.scope:
+        arguments |= {"scope": limit.scope, "day": limit.day, "reserved_micro_usd": limit.reserved}
+    expires_at = time.time_ns() // 1_000_000 + int(profile.approval_timeout_s * 1000)
+    if limit.day:
+        next_day = datetime.fromisoformat(limit.day).replace(tzinfo=UTC) + timedelta(days=1)
+        expires_at = min(expires_at, int(next_day.timestamp() * 1000))
+    approval_id = new_id()
+    shown = [owner.session, BUDGET, arguments]
+    # The timer first: without it the request could wait for ever if this process died in between.
+    await set_timer(owner.bus, owner.session, f"approval-{approval_id}", expires_at)
+    await owner.append(
+        ApprovalRequestEntry(
+            id=approval_id,
+            call_id=f"{BUDGET}_{approval_id}",
+            tool=BUDGET,
+            arguments=arguments,
+            workspace="",
+            host="",
+            shown_hash=hashlib.sha256(msgspec.json.encode(shown, order="deterministic")).hexdigest(),
+            expires_at=expires_at,
+            why=shortfall.why,
+        )
+    )
