@@ -3,7 +3,9 @@
 import asyncio
 import itertools
 import json
+import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -180,6 +182,37 @@ async def test_one_session_goes_through_all_models_in_every_order(found: Wires, 
             session.taken_over()
     assert found.refused == []
     assert sum(len(server.requests) for server in found.servers.values()) == len(order) == 37
+
+
+ASKS_ALL = """
+import asyncio, sys
+from tests.support.wires import WIRES, wires
+from fairlead_agent.models.interface import ModelRequest
+from tests.unit.agent.conversations import said
+
+async def main():
+    async with wires() as found:
+        await found.registry.warm_up()
+        for name in WIRES.values():
+            backend, model = found.registry.resolve(name)
+            async for _ in backend.stream(ModelRequest(model=model, messages=[said("hi")])):
+                pass
+        assert found.refused == [], found.refused
+
+asyncio.run(main())
+print(sorted(name for name in sys.modules if name.partition(".")[0] == "litellm"))
+"""
+
+
+async def test_no_wire_imports_litellm() -> None:
+    """It takes seconds and two hundred megabytes."""
+    root = Path(__file__).parents[3]
+    asked = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", ASKS_ALL, cwd=root, stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(120):
+        told, _ = await asked.communicate()
+    assert (asked.returncode, told.strip()) == (0, b"[]")
 
 
 # -- what the servers refuse ---------------------------------------------------------
