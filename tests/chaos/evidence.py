@@ -187,7 +187,7 @@ def of_role(entries: list[Record], role: str) -> list[Record]:
 
 def ended(entry: Record) -> bool:
     """Whether this entry ends a run for good."""
-    return bool(entry["type"] == "run_end" and entry["outcome"] != "waiting_approval")
+    return bool(entry["type"] == "run_end" and not entry["outcome"].startswith("waiting_"))
 
 
 def calls(entries: list[Record]) -> Iterator[tuple[str, str, Record]]:

@@ -302,7 +302,7 @@ class FairleadUp:
             settled = {
                 seq
                 for entry in ends
-                if entry["outcome"] != "waiting_approval"
+                if not entry["outcome"].startswith("waiting_")
                 for seq in entry.get("seqs", [])
             }
             settled |= {

@@ -159,6 +159,15 @@ def test_json_is_one_object_with_everything(gateway: FakeGateway) -> None:
     }  # fmt: skip
 
 
+def test_a_provider_that_is_away_is_waited_for_and_people_are_told(gateway: FakeGateway) -> None:
+    waiting = entry(type="run_end", id="e0", outcome="waiting_provider", error="no route", retry_at=1_000)
+    gateway.streams = [[user(), waiting, said("done", "a2"), end()]]
+    found = run(gateway)
+    assert found.status == 0
+    assert "waiting for the provider until" in found.err
+    assert "no route" in found.err
+
+
 def test_what_is_said_after_the_next_prompt_answers_that_one(gateway: FakeGateway) -> None:
     other = [user(SEQ + 2), said("about something else", "a2"), end("failed", error="late")]
     gateway.streams = [[user(), said("done"), *other]]

@@ -93,6 +93,16 @@ def test_answer_that_is_cut_off_goes_on_once_without_a_break() -> None:
     assert (said, answer.finish) == ("The first half of it", "length")
 
 
+def test_a_run_that_waits_for_its_provider_is_an_error_that_says_when() -> None:
+    answer = begun()
+    waiting = RunEndEntry(id="e", ts=1_000, outcome="waiting_provider", error="away", retry_at=16_000)
+    assert list(answer.entry(13, waiting)) == []
+    assert answer.problem is not None
+    assert (answer.problem.status, answer.problem.code) == (503, "waiting_provider")
+    assert "away. It is asked again in 15 s; the prompt is kept" in answer.problem.message
+    assert answer.problem.headers == {"Retry-After": "15", "x-should-retry": "false"}
+
+
 def test_reply_that_was_cut_waits_for_the_end_of_the_run() -> None:
     answer = begun()
     list(answer.entry(13, reply("m1", "half", stop="aborted")))

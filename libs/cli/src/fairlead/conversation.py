@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, TextIO
 
 from fairlead.client import GatewayClient, RequestRefusedError, ServerSentEvent, UnreachableError
@@ -181,6 +182,9 @@ class Conversation:
         if event.type == "retry":
             delay_s = float(event.data.get("delay_s") or 0)
             self._say(f"the model is asked again in {delay_s:.1f} s: {event.data.get('error')}")
+        if entry.get("type") == "run_end" and entry.get("outcome") == "waiting_provider":
+            at = datetime.fromtimestamp(entry.get("retry_at", 0) / 1000).astimezone()
+            self._say(f"waiting for the provider until {at:%H:%M:%S}: {entry.get('error')}")
         for block in message.get("content", []) if message.get("role") == "assistant" else []:
             if block["type"] == "tool_call":
                 self._say(f"-> {block['name']} {_brief(block.get('arguments'))}")

@@ -14,8 +14,10 @@ import pytest
 from fairlead_agent.session.log_readers import LogReaders
 from fairlead_common.bus.streams import provision
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
+from fairlead_common.protocol.entries import Entry as LogEntry
+from fairlead_common.protocol.entries import RunEndEntry
 from fairlead_common.protocol.messages import ToolCall
-from fairlead_common.service.log_formats import TOOL_LIST
+from fairlead_common.service.log_formats import TOOL_LIST, WAITING_PROVIDER
 from fairlead_common.session_log.records import ONE_ENTRY
 from tests.support.fake_bus import FakeServer
 from tests.support.fake_nats.faults import Fault
@@ -24,13 +26,15 @@ from tests.support.memory_world import Agent, MemoryWorld, memory_world
 STRIDE = (
     16  # every so many messages are tried, another first one for each story and fault; all in the slow test
 )
+RESUMES = "run resumes"
 FAULTS = [*Fault, None]  # None: the sender is stopped
 
 
 @pytest.fixture(autouse=True)
 def all_services_read_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists of tools are written as well."""
-    monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind in (ONE_ENTRY, TOOL_LIST))
+    """Lists of tools are written as well, and runs are parked for their provider."""
+    written = (ONE_ENTRY, TOOL_LIST, WAITING_PROVIDER)
+    monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind in written)
 
 
 class Story(NamedTuple):
@@ -101,6 +105,23 @@ async def warm(w: MemoryWorld) -> list[str]:
     return await w.settled("a", 2)
 
 
+async def outage(w: MemoryWorld) -> list[str]:
+    """The provider goes away for seconds once the command ran."""
+
+    async def then_away(call: ToolCall) -> ToolOutcome:
+        w.mind.away_until_s = asyncio.get_running_loop().time() + 5
+        return await w.tool_says(call.name)
+
+    w.tool = then_away
+    await w.say("a", "op=P1 steps=1")
+    await w.wait_for("a", lambda log: log and _outcome(log[-1]) == "completed", 600)
+    return await w.story("a")
+
+
+def _outcome(entry: LogEntry) -> str:
+    return entry.outcome if isinstance(entry, RunEndEntry) else ""
+
+
 STORIES = {
     "prompt": Story(
         prompt,
@@ -134,6 +155,15 @@ STORIES = {
             *("abort", "result cancelled", "run aborted"),
         ],
         1,
+    ),
+    "outage": Story(
+        outage,
+        [
+            *("run starts", "user: op=P1 steps=1", "calls bash", "result ok", "run waiting_provider"),
+            *("run resumes", "says done P1", "run completed"),
+        ],
+        1,
+        settings=(("models.retries", 0),),
     ),
     "deletion": Story(deletion, ["deleted", "run starts", "user: op=P2", "says done P2", "run completed"], 1),
 }
@@ -175,8 +205,13 @@ async def play(story: Story, fault: Fault | None, after: int, monkeypatch: pytes
 
 
 def _normal(story: list[str]) -> list[str]:
-    """Without what may differ: a prompt may wait for its run, and results of one reply come in any order."""
-    said = [words for words in story if words != "queued"]
+    """Without what may differ: a prompt may wait for its run, results of one reply come in any order, and a
+    provider that is away is asked again as often as it takes.
+    """
+    said = [words for words in story if words not in ("queued", "dropped")]
+    while "run waiting_provider" in (again := said[said.index(RESUMES) + 1 :] if RESUMES in said else []):
+        at = len(said) - len(again)
+        del said[at : at + again.index(RESUMES) + 1]
     groups = groupby(said, key=lambda words: words.startswith("result"))
     return [words for is_result, each in groups for words in (sorted(each) if is_result else each)]
 

@@ -6,7 +6,7 @@ Fields of a line:
     outcome, code: of the run. text: of the last reply. error: a part of what people are told.
     exit: status of `fairlead run`. requests: how many were sent. calls: how many commands were started.
     settings: of the agent. lacks, has: names of fields of the last request. shown: words that it has.
-    seconds: least and most that all of it took.
+    seconds: least and most that all of it took. parked: how often the run waited for its provider.
 """
 
 import asyncio
@@ -22,9 +22,14 @@ from aiohttp import web
 
 from fairlead.client import ServerSentEvent
 from fairlead.transcript import Transcript
+from fairlead_agent.session.log_readers import LogReaders
 from fairlead_common.installation.errors import BY_OUTCOME
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.entries import Entry, RunEndEntry
 from fairlead_common.protocol.entry_codec import encode_entry
+from fairlead_common.service.log_formats import WAITING_PROVIDER
+from fairlead_common.session_log.records import ONE_ENTRY
+from fairlead_common.session_log.rules import ends_run
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.memory_world import MemoryWorld, http_world
 from tests.support.strict_model import SSE, Answer, StrictModel, calls, claude, refuse, said, text
@@ -90,8 +95,13 @@ async def provider() -> AsyncIterator[StrictModel]:
 async def world(
     server: FakeServer, bus: FakeBus, provider: StrictModel, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[MemoryWorld]:
+    monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind in (ONE_ENTRY, WAITING_PROVIDER))
     async with http_world(server, bus, monkeypatch) as made:
         yield made
+
+
+def _is_over(log: list[Entry]) -> bool:
+    return bool(log) and ends_run(log[-1])
 
 
 async def _told_by_cli(w: MemoryWorld, key: str) -> tuple[Json, int]:
@@ -125,7 +135,9 @@ async def test_what_comes_of_a_misbehaviour(case: Json, world: MemoryWorld, prov
     await world.agent(settings=settings)
     began = asyncio.get_running_loop().time()
     key = await world.say("a", case.get("prompt", "hello"))
-    end = await world.run_end("a", timeout_s=100_000.0)
+    log = await world.wait_for("a", _is_over, 1000.0)
+    ends = [entry for entry in log if isinstance(entry, RunEndEntry)]
+    end = ends[-1]
     took_s = asyncio.get_running_loop().time() - began
     result, status = await _told_by_cli(world, key)
     found = {
@@ -146,6 +158,7 @@ async def test_what_comes_of_a_misbehaviour(case: Json, world: MemoryWorld, prov
     assert not set(case.get("lacks", ())) & last.keys()
     for words in case.get("shown", ()):
         assert words in msgspec.json.encode(last).decode()
+    assert len(ends) - 1 == case.get("parked", 0)
     least, most = case.get("seconds", (0, 600))
     assert least <= took_s <= most
 

@@ -121,7 +121,9 @@ class ModelsConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=
         default: of agents that name none.
         first_token_timeout_s: without any byte of the answer, or between two, for that long.
         retries: attempts after the first, for errors that may pass; waits 0.5 s, 1 s, 2 s ... 30 s,
-            or as long as the provider asks for, at most 120 s.
+            or as long as the provider asks for, if that is at most 120 s.
+        wait_for_provider_s: after those attempts the run is parked and its model asked again and again, at
+            most for so long since it first failed; 0: it fails at once.
         without_images: names or patterns (`openai/deepseek-*`) of models that take no images; they are told
             of an image instead.
         providers: endpoints by name, beside `openai`, `anthropic` and `litellm`, which are there without
@@ -135,6 +137,7 @@ class ModelsConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=
     default: str = "demo"
     first_token_timeout_s: Positive = 120.0
     retries: Annotated[int, msgspec.Meta(ge=0, le=20)] = 4
+    wait_for_provider_s: Annotated[float, msgspec.Meta(ge=0, le=2_592_000)] = 86_400.0
     without_images: list[str] = []
     providers: dict[ProviderName, ProviderConfig] = {}
     entries: dict[ModelName, ModelEntry] = {}

@@ -20,6 +20,8 @@ BY_OUTCOME: Final[dict[str, int]] = {
     "completed": OK,
     "failed": FAILED,
     "waiting_approval": NOT_APPROVED,
+    "waiting_budget": NOT_APPROVED,
+    "waiting_provider": UNREACHABLE,
     "aborted": ABORTED,
     "timed_out": TIMED_OUT,
     "turn_limit": LIMIT,

@@ -57,7 +57,7 @@ class InputView:
         last_words: of the last reply that had any.
         approvals: open requests of its run.
         quiet: its run was a heartbeat that found nothing to do.
-        parked: its run waits for a person.
+        parked: its run waits for a person or for its provider; `parking` is the end of that run.
         goes_on: the model is asked to go on after its last reply, without a word from anyone.
         duration_ms: of the runs, without the time that they were parked.
     """
@@ -74,6 +74,7 @@ class InputView:
     approvals: dict[str, ApprovalRequestEntry] = field(default_factory=dict)
     quiet: bool = False
     parked: bool = False
+    parking: RunEndEntry | None = None
     duration_ms: int = 0
     goes_on: bool = False
     end: InputEnd | None = None
@@ -154,6 +155,7 @@ class InputView:
                 self._last, self.answer = None, ""
             case RunStartEntry():
                 self.run_id, self.model, self.parked = entry.run_id or entry.id, entry.model, False
+                self.parking = None
                 self._since_ms = entry.ts
             case ApprovalRequestEntry():
                 self.approvals[entry.id] = entry
@@ -167,7 +169,7 @@ class InputView:
         self._told_turns += entry.turns
         self._told_usage = self._told_usage.plus(entry.usage)
         if entry.outcome in PARKED_OUTCOMES:
-            self.parked = True
+            self.parked, self.parking = True, entry
         else:
             self.approvals.clear()
             self.end = InputEnd(entry.outcome, entry.error, entry.error_code)

@@ -193,6 +193,7 @@ class SessionState(BranchFold):
                     self.preview = text[:120]
                     self.title = self.title or text.strip().split("\n")[0][:60]
             case AssistantMessage():
+                self.provider_away_ms = 0
                 self.pending = {call.call_id: call for call in message.tool_calls}
                 self.hook_decisions = {}
                 self.usage = self.usage.plus(message.usage)
@@ -271,6 +272,8 @@ class SessionState(BranchFold):
             self.earlier_tokens += self.run.usage.input_tokens + self.run.usage.output_tokens
         self.run = None
         self.parked = entry.outcome in PARKED_OUTCOMES
+        self.parked_by = entry.id if self.parked else ""
+        self.provider_away_ms, self.retry_at_ms = entry.waiting_since, entry.retry_at
         self._end_inputs(entry)
         if not self.parked:
             self._keep_replies_of_queue()

@@ -65,6 +65,8 @@ class StateFields(Settings):
         earlier_turns, earlier_tokens: of the parked runs that the open or parked one is the rest of.
         settled_approvals: decided or void, and perhaps still shown in lists.
         replies: by sequence of the mail that asks for one: the final answers that are not given yet.
+        parked_by: id of the end of the run that is parked. provider_away_ms: since when its provider fails,
+            over all runs that were parked for it; 0: it does not. retry_at_ms: when it is asked again.
         tool_list: what models are offered, once that was kept.
         first: id of the first entry.
         path: what the conversation lies in, before its last stretch. stretch_from: sequence of the record in
@@ -110,6 +112,9 @@ class StateFields(Settings):
     earlier_tokens: int = 0
     lineage: list[str] = field(default_factory=list)
     parked: bool = False
+    parked_by: str = ""
+    provider_away_ms: int = 0
+    retry_at_ms: int = 0
     pending: dict[str, ToolCallBlock] = field(default_factory=dict)
     queue: dict[str, QueuedEntry] = field(default_factory=dict)
     approvals: dict[str, ApprovalRequestEntry] = field(default_factory=dict)
@@ -170,6 +175,11 @@ class StateFields(Settings):
         """Why the model is asked to go on after its last reply; see `rules.continuation`."""
         last, before = (self.items[-n].message if len(self.items) >= n else None for n in (1, 2))
         return continuation(last, before)
+
+    @property
+    def waits_for_provider(self) -> bool:
+        """Whether the last run is parked until its provider is asked again."""
+        return self.parked and self.last_outcome == "waiting_provider"
 
     @property
     def can_retry(self) -> bool:

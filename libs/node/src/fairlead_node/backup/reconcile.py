@@ -19,7 +19,7 @@ from fairlead_common.bus.objects import Objects
 from fairlead_common.errors import BadMessageError, ConflictError, LaterVersionError, NotFoundError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolCallBlock, ToolResultMessage, text_outcome
-from fairlead_common.protocol.entries import ApprovalRequestEntry, MessageEntry
+from fairlead_common.protocol.entries import MessageEntry
 from fairlead_common.protocol.entry_codec import encode_entry
 from fairlead_common.protocol.ids import is_id, new_id
 from fairlead_common.protocol.messages import SystemNotice, ToolClaim
@@ -143,7 +143,10 @@ class Reconciliation:
             self._tally.unknown.append((session, call.call_id, call.name))
         self._undecided |= {request.id for request in waiting.undecided}
         for request in waiting.undecided:
-            await self._keep_expiry(session, request)
+            await self._keep_timer(session, f"approval-{request.id}", request.expires_at)
+        if waiting.state.waits_for_provider:
+            state = waiting.state
+            await self._keep_timer(session, f"provider-{state.parked_by}", state.retry_at_ms)
         self._tally.waiting += len(waiting.undecided)
         if waiting.phase != "parked":
             self._tally.going_on.append(session)
@@ -216,15 +219,14 @@ class Reconciliation:
         )
         state.apply(entry, seq)
 
-    async def _keep_expiry(self, session: str, request: ApprovalRequestEntry) -> None:
-        """An approval that waits needs its timer: it may have fired between two snapshots."""
-        name = f"approval-{request.id}"
+    async def _keep_timer(self, session: str, name: str, at_ms: int) -> None:
+        """A session that is parked needs its timer: it may have fired between two snapshots."""
         subject = s.timer(session, name)
         rung = s.mail(session, "notice", name)
         for stream, place in ((s.TIMERS, subject), (s.TIMERS, f"{subject}.due"), (s.SESSIONS, rung)):
             if await self._bus.last(stream, place) is not None:
                 return
-        at = datetime.fromtimestamp(request.expires_at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        at = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         headers = {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": f"{subject}.due"}
         await self._bus.publish(subject, b"null", headers)
 

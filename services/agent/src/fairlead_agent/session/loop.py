@@ -37,7 +37,9 @@ from fairlead_agent.session.next_step import (
     next_step,
 )
 from fairlead_agent.session.owner import Owner
+from fairlead_agent.session.provider_wait import TIMER, ProviderWait, next_try
 from fairlead_agent.session.run_choices import model_between_runs
+from fairlead_agent.session.timers import set_timer
 from fairlead_agent.session.user_messages import heartbeat_message, user_message
 from fairlead_agent.tools.calls import HandOverError, ToolCalls
 from fairlead_agent.tools.catalog import Catalog, Tools
@@ -59,7 +61,7 @@ from fairlead_common.protocol.entries import (
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.trace import trace_id
 from fairlead_common.service.live_config import LiveConfig
-from fairlead_common.service.log_formats import WAITING_BUDGET
+from fairlead_common.service.log_formats import WAITING_BUDGET, WAITING_PROVIDER
 from fairlead_common.session_log.rules import PARKED_OUTCOMES
 
 log = structlog.get_logger()
@@ -295,7 +297,21 @@ class AgentLoop:
         if cause != NOTHING and error.refused and "left out" not in text:
             what = "The new input" if cause.whole else "The image"
             text = f"{text} ({what} is left out of later requests.)"
+        if (wait := self._provider_wait(error)) is not None:
+            await set_timer(self._owner.bus, self._owner.session, f"{TIMER}{wait.id}", wait.retry_at_ms)
+            await self._close_run(EndRun("waiting_provider", text, error.code, wait))
+            return
+        if self._state.provider_away_ms and error.kind == "retryable":
+            longest_s = self._config.current.models.wait_for_provider_s
+            text = f"{text} (`models.wait_for_provider_s`: it was asked again for {longest_s:g} s.)"
         await self._close_run(EndRun("failed", text, error.code), cause)
+
+    def _provider_wait(self, error: ModelError) -> ProviderWait | None:
+        """How the run is parked until the provider is asked again; None: it fails."""
+        run, longest_s = self._state.run, self._config.current.models.wait_for_provider_s
+        if run is None or run.heartbeat or not self._owner.may_write(WAITING_PROVIDER):
+            return None  # the next heartbeat comes anyway
+        return next_try(error, self._state.provider_away_ms, time.time_ns() // 1_000_000, longest_s)
 
     async def _note_quiet_heartbeat(self) -> None:
         """Mark a heartbeat that found nothing to do, so that it is not shown to people."""
@@ -330,12 +346,14 @@ class AgentLoop:
             if not parks:
                 await self._replies.send(end.outcome, end.error)
             entry = RunEndEntry(
-                id=new_id(),
+                id=end.wait.id if end.wait else new_id(),
                 outcome=end.outcome,
                 error=end.error,
                 error_code=end.error_code,
                 left_out=cause.whole,
                 left_out_images=cause.images,
+                retry_at=end.wait.retry_at_ms if end.wait else 0,
+                waiting_since=end.wait.since_ms if end.wait else 0,
                 turns=run.turns,
                 usage=run.usage,
                 duration_ms=time.time_ns() // 1_000_000 - run.started_ms,

@@ -171,6 +171,8 @@ class Mailbox:
     # -- what people say ---------------------------------------------------
 
     async def _input(self, kind: MessageSource, key: str, mail: UserInput, record: Record) -> StartRun | None:
+        if self._state.waits_for_provider:  # it is asked again at once, and this comes next
+            return StartRun(resumes=True)
         idle = self._state.run is None and not self._state.parked
         said = QueuedEntry(
             id=new_id(),

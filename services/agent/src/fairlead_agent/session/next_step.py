@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
+from fairlead_agent.session.provider_wait import ProviderWait
 from fairlead_common.config import AgentConfig
 from fairlead_common.protocol.branch_entries import BranchRequestEntry
 from fairlead_common.protocol.content import AssistantMessage
@@ -77,11 +78,16 @@ class RunTools:
 
 @dataclass(frozen=True, slots=True)
 class EndRun:
-    """Cancel unfinished tool calls and close the run. See `RunEndEntry` for the fields."""
+    """Cancel unfinished tool calls and close the run. See `RunEndEntry` for the fields.
+
+    Fields:
+        wait: with the outcome `waiting_provider`.
+    """
 
     outcome: Outcome
     error: str | None = None
     error_code: str = ""
+    wait: ProviderWait | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,8 @@ class Notices:
                 await self._move(_decode(mail.body, type=MoveSession), seq)
             case "retry" if dash:
                 return await self._retry(seq)
+            case "provider" if dash:
+                return await self._ask_again(rest, seq)
             case "system" if dash:
                 await self._event(SYSTEM_EVENT, _decode(mail.body, type=SystemNotice), seq)
             case "delivery" if dash:
@@ -161,9 +163,16 @@ class Notices:
         await self._owner.append_locked(SessionInfoEntry(id=new_id(), cursor=seq, placement=place))
 
     async def _retry(self, seq: int) -> StartRun | None:
-        if self._state.can_retry:
+        if self._state.can_retry or self._state.waits_for_provider:
             return StartRun(resumes=True, cursor=seq)
         await self._owner.pass_over("there is no run to try again", seq)
+        return None
+
+    async def _ask_again(self, parked_by: str, seq: int) -> StartRun | None:
+        """The timer of a run that waits for its provider; it may have gone on since."""
+        if self._state.waits_for_provider and self._state.parked_by == parked_by:
+            return StartRun(resumes=True, cursor=seq)
+        await self._owner.pass_over("that run does not wait any more", seq)
         return None
 
     async def _event(self, name: str, body: SystemNotice, seq: int) -> None:

@@ -35,7 +35,7 @@ from fairlead_common.service.live_config import LiveConfig
 log = structlog.get_logger()
 
 MAX_RETRY_DELAY_S = 30.0
-MAX_ASKED_DELAY_S = 120.0  # of a wait that the provider asks for: before that it would refuse again
+MAX_ASKED_DELAY_S = 120.0  # of a wait that the provider asks for; for longer ones the run is parked
 
 
 class ModelTurn:
@@ -85,14 +85,17 @@ class ModelTurn:
         await self._owner.show(TurnStart(run_id=run_id, log_seq=self._state.last_seq, turn=turn))
         self._interrupted = False
         spend: Spend | None = None
-        for attempt in range(self._config.current.models.retries + 1):
+        # A run that waits for its provider asks once, and is parked again.
+        retries = 0 if self._state.provider_away_ms else self._config.current.models.retries
+        for attempt in range(retries + 1):
             if spend is None or spend.is_over:
                 spend = await self._reserved(agent, profile, model_name, request[0])
             reply = StreamedReply(new_id(), request[1], request[2])
             try:
                 await self._read_mended(model_name, spend.request, reply)
             except ModelError as error:
-                is_last = error.kind != "retryable" or attempt >= self._config.current.models.retries
+                is_long_wait = (error.retry_after_s or 0) > MAX_ASKED_DELAY_S
+                is_last = error.kind != "retryable" or is_long_wait or attempt >= retries
                 await spend.failed(error, answered=reply.first_piece_ms is not None, again=not is_last)
                 if is_last:
                     is_long = error.kind == "overflow"
@@ -254,7 +257,7 @@ class ModelTurn:
 
     async def _pause(self, error: ModelError, attempt: int) -> None:
         delay_s = min(0.5 * 2**attempt, MAX_RETRY_DELAY_S) * random.uniform(0.8, 1.2)  # noqa: S311
-        delay_s = max(delay_s, min(error.retry_after_s or 0, MAX_ASKED_DELAY_S))
+        delay_s = max(delay_s, error.retry_after_s or 0)
         delay_s = round(delay_s, 2)
         log.warning("model_retry", attempt=attempt + 1, delay_s=delay_s, error=str(error)[:300])
         await self._owner.show(

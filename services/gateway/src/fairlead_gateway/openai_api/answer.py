@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from fairlead_common.protocol.content import AssistantMessage, ThinkingBlock, Usage
-from fairlead_common.protocol.entries import Entry, MessageEntry
+from fairlead_common.protocol.entries import Entry, MessageEntry, RunEndEntry
 from fairlead_common.protocol.events import LiveEvent, MessageUpdate
 from fairlead_common.session_log.input_view import InputEnd, InputView
 from fairlead_gateway.http.problems import Problem
@@ -24,6 +24,18 @@ _FAILURES: Final = {
 }
 # By `error_code` of the end of a run, where OpenAI's clients know the reason by a status and code of its own.
 _REASONS: Final = {"context_length_exceeded": (400, "context_length_exceeded")}
+
+
+def _waiting(end: RunEndEntry) -> Problem:
+    """Why there is no answer yet; the prompt is kept, and answered in its session."""
+    what = end.outcome.replace("_", " ")
+    text = f"{what}: {(end.error or 'no reason given').rstrip('.')}."
+    headers = dict(_DO_NOT_RETRY)
+    if end.retry_at:
+        wait_s = max(1, (end.retry_at - end.ts) // 1000)
+        text += f" It is asked again in {wait_s} s; the prompt is kept, and answered in its session."
+        headers["Retry-After"] = str(wait_s)
+    return Problem(503, text, code=end.outcome, headers=headers)
 
 
 class AnswerPiece(NamedTuple):
@@ -123,9 +135,12 @@ class ChatAnswer:
             yield from self._reply(entry.id, entry.message)
         elif view.end is not None:
             self._end(view.end)
-        elif view.parked and not was_parked:
-            yield from self._say(self._waiting_text(), first=True)
-            self.finish = "stop"
+        elif view.parking is not None and not was_parked:
+            if view.parking.outcome == "waiting_approval":
+                yield from self._say(self._waiting_text(), first=True)
+                self.finish = "stop"
+            else:
+                self.problem = _waiting(view.parking)
 
     def _reply(self, message_id: str, message: AssistantMessage) -> Iterator[AnswerPiece]:
         self._whole.add(message_id)

@@ -1,7 +1,10 @@
+import type { RunEndEntry } from "../api/types";
 import type { LiveSession, SessionState } from "../session/liveSession";
 import { statusOf } from "../session/status";
 import { useStore } from "../session/store";
+import { Button } from "../ui/Button";
 import { elapsed } from "../ui/format";
+import { complain } from "../ui/toast";
 import { Spinner } from "../ui/Spinner";
 import { useNow } from "../ui/useNow";
 import styles from "./Activity.module.css";
@@ -12,6 +15,7 @@ export function Activity({ session }: { session: LiveSession }) {
   const retry = useStore(session.store, (state) => state.view.retry);
   const since = useStore(session.store, (state) => state.view.run?.since ?? state.outbox[0]?.at ?? 0);
   const waiting = useStore(session.store, (state) => state.view.run === null);
+  const parked = useStore(session.store, (state) => state.view.parked);
   const now = useNow(quiet || retry !== null);
 
   if (retry) {
@@ -23,12 +27,28 @@ export function Activity({ session }: { session: LiveSession }) {
       </p>
     );
   }
+  if (parked?.outcome === "waiting_provider") return <Waiting session={session} parked={parked} />;
   if (!quiet) return null;
   const passed = now - since;
   return (
     <p className={styles.line}>
       <Spinner /> {waiting && passed > 3000 ? "Stored. Waiting for an agent that is free" : "Working"}
       {passed > 1500 && <span>{elapsed(passed)}</span>}
+    </p>
+  );
+}
+
+/** A run that is parked until its provider is asked again: when that is, and a way to do it now. */
+function Waiting({ session, parked }: { session: LiveSession; parked: RunEndEntry }) {
+  const now = useNow(true);
+  const left = Math.max(0, Math.ceil(((parked.retry_at ?? 0) - now) / 1000));
+  const tryNow = () => {
+    session.retry().catch((error: unknown) => complain("Could not ask the provider again", error));
+  };
+  return (
+    <p className={`${styles.line} ${styles.retry}`} data-waiting="provider">
+      The provider does not answer: {parked.error}. Asking again{left > 0 ? ` in ${elapsed(left * 1000)}` : " now"}.{" "}
+      <Button onClick={tryNow}>Try now</Button>
     </p>
   );
 }
