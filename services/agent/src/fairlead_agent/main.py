@@ -79,6 +79,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
         Inquiries(bus, config, registry).run,
         CredentialResponder(bus, config, registry, stored).run,
         PlainCalls(bus, config, registry).run,
+        registry.discovery.run,
         models,
     ]
 

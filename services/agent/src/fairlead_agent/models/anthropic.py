@@ -119,9 +119,11 @@ class Anthropic:
     ) -> None:
         own = {"anthropic-version": VERSION, **({"x-api-key": api_key} if api_key else {})}
         url = base_url.rstrip("/").removesuffix("/v1")
-        self._provider = ProviderHttp(url, own | dict(headers or {}), silence_s)
+        self.http = self._provider = ProviderHttp(url, own | dict(headers or {}), silence_s)
         self._has_key = bool(api_key)
         self._facts = facts or (lambda model: facts_of("anthropic", model))
+
+    list_path = "/v1/models?limit=1000"
 
     async def close(self) -> None:
         """Close pooled connections."""

@@ -156,13 +156,15 @@ class OpenAICompatible:
         facts: Callable[[str], ModelFacts] | None = None,
     ) -> None:
         own = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._provider = ProviderHttp(base_url, own | dict(headers or {}), silence_s)
+        self.http = self._provider = ProviderHttp(base_url, own | dict(headers or {}), silence_s)
         self._has_key = bool(api_key)
         self._key_name = key_name
         self._vendor = vendor
         self._facts = facts or (lambda model: facts_of("openai", model))
         self._first_model: str | None = None
         self._named_at = 0.0
+
+    list_path = "/models"
 
     async def close(self) -> None:
         """Close pooled connections."""

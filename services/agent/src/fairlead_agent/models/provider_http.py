@@ -51,8 +51,19 @@ class ProviderHttp:
         Raises:
             ModelError: there was none.
         """
+        return await self.fetch(f"{self.url}{path}")
+
+    async def fetch(self, url: str, body: bytes | None = None) -> tuple[int, bytes]:
+        """Status and body of a small answer of any address of the provider; `body` is JSON that is posted.
+
+        Raises:
+            ModelError: there was none.
+        """
+        method, headers = ("GET", {}) if body is None else ("POST", {"Content-Type": "application/json"})
         try:
-            async with self._session().get(f"{self.url}{path}", timeout=self._timeout()) as response:
+            async with self._session().request(
+                method, url, data=body, headers=headers, timeout=self._timeout()
+            ) as response:
                 return response.status, await response.content.read(_ANSWER_BYTES)
         except _FAILURES as error:
             text = str(error) or type(error).__name__

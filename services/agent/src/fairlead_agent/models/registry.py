@@ -9,6 +9,7 @@ from typing import Final, Protocol, runtime_checkable
 
 import structlog
 
+from fairlead_agent.models.discovery import Discovery, ListsModels
 from fairlead_agent.models.facts import known_facts
 from fairlead_agent.models.interface import BackEndSetup, ModelBackend
 from fairlead_agent.models.mending import Mending
@@ -33,6 +34,7 @@ BUILT_IN: Final = {
 }
 _RETIRED_S: Final = 3600.0  # a reply that still comes with the key of before may take long
 _LOOK_S: Final = 30.0
+_VENDORS_OWN: Final = (OPENAI_URL, ANTHROPIC_URL)  # they say nothing of their models
 _METHODS: Final = ("stream", "check", "close")
 
 
@@ -63,6 +65,7 @@ class Registry:
         self.mending = Mending()
         self._stored = stored
         self._made: dict[str, tuple[ProviderConfig | None, str, ModelBackend]] = {}
+        self.discovery = Discovery()
         self._retired: list[tuple[float, str, ModelBackend]] = []
 
     def resolve(self, name: str) -> tuple[ModelBackend, str]:
@@ -119,7 +122,25 @@ class Registry:
         Raises:
             InvalidInputError: the name has none of the known forms.
         """
-        return known_facts(self._config.current.models, name)
+        models = self._config.current.models
+        backend, model = parse_model(name, back_ends=models.named)
+        made = self._made.get(backend)
+        return known_facts(models, name, self.discovery.facts(backend, made and made[2], model))
+
+    async def look_up(self, name: str) -> None:
+        """Have what the provider of a model says of it, where that may be more than the table knows.
+
+        It takes at most `PROMPT_WAIT_S`.
+
+        Raises:
+            InvalidInputError: the name has none of the known forms, or its back end cannot be loaded.
+        """
+        entry = self._config.current.models.entries.get(name)
+        if entry is not None and entry.context_window is not None:
+            return
+        backend, model = self.resolve(name)
+        if isinstance(backend, ListsModels) and not backend.http.url.startswith(_VENDORS_OWN):
+            await self.discovery.wait_for(name.partition("/")[0], backend, model)
 
     def window(self, name: str, profile: AgentConfig) -> Window:
         """The window of a model, as an agent of this profile uses it.

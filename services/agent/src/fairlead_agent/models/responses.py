@@ -90,9 +90,11 @@ class Responses:
         facts: Callable[[str], ModelFacts] | None = None,
     ) -> None:
         own = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._provider = ProviderHttp(base_url, own | dict(headers or {}), silence_s)
+        self.http = self._provider = ProviderHttp(base_url, own | dict(headers or {}), silence_s)
         self._has_key = bool(api_key)
         self._facts = facts or (lambda model: facts_of("openai", model))
+
+    list_path = "/models"
 
     async def close(self) -> None:
         """Close pooled connections."""

@@ -79,6 +79,7 @@ class ModelTurn:
         """
         self.cause = left_out.NOTHING
         model_name = chosen_model(self._state, profile, self._config.current.models.roles).name
+        await self._registry.look_up(model_name)
         request = await self._request(agent, profile, model_name)
         run_id = self._run_id
         turn = self._state.run.turns + 1 if self._state.run else 1
