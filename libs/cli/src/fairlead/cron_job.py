@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import click
 
+from fairlead.commands.run import THINKING
 from fairlead_common.installation.errors import USAGE, CommandError
 
 NAME_CHARS: Final = 60
@@ -27,7 +28,7 @@ _OPTIONS: Final = (
     click.option("--model", help="With --message: the model of this job."),
     click.option(
         "--thinking",
-        type=click.Choice(["off", "minimal", "low", "medium", "high"]),
+        type=click.Choice(THINKING),
         help="With --message: how much the model thinks.",
     ),
     click.option("--timeout", type=float, help="With --message: seconds until the run is stopped."),

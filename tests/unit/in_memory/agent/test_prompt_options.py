@@ -1,7 +1,7 @@
 """A prompt may choose the model, the thinking and the limits of the run that it begins, and of no other."""
 
 from fairlead_common.protocol.entries import QueuedEntry, RunStartEntry
-from fairlead_common.protocol.messages import PromptOptions, RunLimitsInput
+from fairlead_common.protocol.messages import PromptOptions, RunLimitsInput, UpdateSession
 from tests.support.memory_world import MemoryWorld
 
 
@@ -108,3 +108,19 @@ async def test_the_mode_plan_asks_the_model_of_that_role(w: MemoryWorld) -> None
     await w.say("a", "op=P3")
     await w.run_end("a", 3)
     assert [each.model for each in w.mind.asked] == ["planner", "scripted", "mine"]
+
+
+async def test_how_hard_the_model_thinks_follows_prompt_session_work_mode_and_agent_in_this_order(
+    w: MemoryWorld,
+) -> None:
+    levels = {"plan": "high", "review": "xhigh"}
+    await w.agent(settings={"agents.main.thinking": "low", "agents.main.work_mode_thinking": levels})
+    settings: list[dict[str, str]] = [{}, {"work_mode": "plan"}, {"thinking": "minimal"}]
+    for number, changed in enumerate(settings, 1):
+        if changed:
+            await w.notice("a", f"update-{number}", UpdateSession(**changed))  # type: ignore[arg-type]
+        await w.say("a", f"op=P{number}")
+        await w.run_end("a", number)
+    await w.say("a", "op=P4", thinking="max")
+    await w.run_end("a", 4)
+    assert [each.thinking for each in w.mind.asked] == ["low", "high", "minimal", "max"]

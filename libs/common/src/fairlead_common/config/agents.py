@@ -8,7 +8,7 @@ from fairlead_common.config.cron import HeartbeatConfig
 from fairlead_common.config.part import ConfigPart, Count, Positive
 from fairlead_common.config.policy import Rules
 from fairlead_common.config.sandboxes import SandboxChoice
-from fairlead_common.protocol.messages import ThinkingLevel
+from fairlead_common.protocol.messages import ThinkingLevel, WorkMode
 
 Mode = Literal["safe", "ask", "allow-all"]
 MODES: Final = get_args(Mode)  # each allows what those before it do
@@ -43,6 +43,7 @@ class AgentConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
             empty: the host's default workspace.
         host: label of the tool host; empty: wherever the workspace was placed first.
         thinking: how hard its model thinks, as far as that can be told how hard.
+        work_mode_thinking: the same in a work mode; one that is not named: `thinking`.
         queue_mode: what a prompt becomes that arrives while a run goes on.
         max_output_tokens: of one reply, thoughts included; unset: as many as the model can give.
         context_window: tokens of the model's window that the agent uses at most; unset: all of it. Of a model
@@ -73,12 +74,13 @@ class AgentConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
     labels: dict[str, str] = {}
     sandbox: SandboxChoice = SandboxChoice()
     tools: list[str] = []
-    work_mode: Literal["", "plan", "implement", "bugfix", "review"] = ""
+    work_mode: WorkMode = ""
     allow: list[str] = []
     ask: list[str] = []
     deny: list[str] = []
     queue_mode: QueueMode = "followup"
     thinking: ThinkingLevel = "off"
+    work_mode_thinking: dict[WorkMode, ThinkingLevel] = {}
     temperature: float | None = None
     max_output_tokens: Count | None = None
     context_window: Count | None = None

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from fairlead_common.protocol.messages import ThinkingLevel
 from fairlead_common.protocol.schemas import reference
 
 Document = dict[str, object]
@@ -69,7 +70,7 @@ class AgentTurn(_Part, frozen=True, kw_only=True, rename="camel", tag_field="kin
     to: str | None = None
     timeout_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
     model: str | None = None
-    thinking: Literal["off", "minimal", "low", "medium", "high"] | None = None
+    thinking: ThinkingLevel | None = None
     agent: str | None = None
 
 

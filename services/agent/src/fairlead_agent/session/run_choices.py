@@ -40,4 +40,6 @@ def model_between_runs(state: SessionState, profile: AgentConfig, roles: ModelRo
 def chosen_thinking(state: SessionState, profile: AgentConfig) -> str:
     """How hard the model thinks in the next request of a session."""
     asked = state.options.thinking if state.options is not None and state.run is not None else None
-    return asked or state.thinking or profile.thinking
+    in_work_mode = {str(mode): level for mode, level in profile.work_mode_thinking.items()}
+    default = in_work_mode.get(state.work(profile.work_mode), profile.thinking)
+    return asked or state.thinking or default

@@ -79,7 +79,7 @@ export interface AgentTurn {
   to?: string | null;
   timeoutSeconds?: number | null;
   model?: string | null;
-  thinking?: ("high" | "low" | "medium" | "minimal" | "off") | null;
+  thinking?: ("high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh") | null;
   agent?: string | null;
 }
 
