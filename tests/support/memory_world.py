@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 import pytest
@@ -45,6 +45,8 @@ from tests.support.memory_model import MemoryModel
 from tests.support.outcomes import text_of
 
 HEARTBEAT_S = 20.0
+
+W = TypeVar("W", bound="MemoryWorld")
 
 
 class Agent:
@@ -228,7 +230,16 @@ async def memory_world(
     server: FakeServer, bus: FakeBus, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[MemoryWorld]:
     """Bus, model and executor; start agents with `MemoryWorld.agent`."""
-    async with http_world(server, bus, monkeypatch) as made:
+    async with memory_world_of(MemoryWorld, server, bus, monkeypatch) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def memory_world_of(
+    kind: type[W], server: FakeServer, bus: FakeBus, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[W]:
+    """As `memory_world`, with a class of the test's own."""
+    async with _world(kind, server, bus, monkeypatch) as made:
         monkeypatch.setattr(Registry, "resolve", lambda _, name: (made.mind, name.partition("/")[2]))
         yield made
 
@@ -238,7 +249,15 @@ async def http_world(
     server: FakeServer, bus: FakeBus, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[MemoryWorld]:
     """As `memory_world`, with the back ends of production: models are asked over HTTP."""
-    made = MemoryWorld(server, bus, monkeypatch)
+    async with _world(MemoryWorld, server, bus, monkeypatch) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def _world(
+    kind: type[W], server: FakeServer, bus: FakeBus, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[W]:
+    made = kind(server, bus, monkeypatch)
     monkeypatch.setenv("TEST_KEY", "test")
     await ensure_consumer(
         bus, s.TOOLS, s.tools_consumer(HOST), s.tool_requests(HOST), ack_wait_s=TOOLS_WAIT_S

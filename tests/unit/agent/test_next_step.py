@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead_agent.compaction.cut import find_cut
 from fairlead_agent.session.next_step import (
     MAX_ATTEMPTS,
     AddHeartbeatMessage,
     AddUserMessage,
     CallModel,
     ChangeBranch,
+    CompactConversation,
     Delete,
     EndRun,
     Idle,
@@ -27,13 +29,14 @@ from fairlead_agent.session.next_step import (
     next_step,
 )
 from fairlead_common.config import AgentConfig
-from fairlead_common.protocol.branch_entries import NavigateEntry
+from fairlead_common.protocol.branch_entries import CompactionEntry, CompactRequestEntry, NavigateEntry
 from fairlead_common.protocol.content import AssistantMessage, TextBlock, Usage
 from fairlead_common.protocol.custom_entries import HEARTBEAT
 from fairlead_common.protocol.entries import (
     ApprovalEntry,
     ApprovalRequestEntry,
     CustomEntry,
+    DroppedEntry,
     EpochEntry,
     Outcome,
     QueuedEntry,
@@ -406,7 +409,9 @@ def test_a_run_that_waits_for_the_provider_parks_unless_it_is_over(log: World) -
     assert not may_end(log.state, outcome)
 
 
-MOVES = st.sampled_from(["prompt", "followup", "steer", "beat", "abort", "work", "work", "work", "park"])
+MOVES = st.sampled_from(
+    ["prompt", "followup", "steer", "beat", "abort", "work", "work", "work", "park", "compact"]
+)
 
 
 @given(st.lists(MOVES, max_size=40))
@@ -422,6 +427,8 @@ def test_every_session_comes_to_rest_whatever_was_sent(moves: list[str]) -> None
             perform(log, prompt(seq))
         elif move == "beat":
             log.beat()
+        elif move == "compact":
+            log.add(CompactRequestEntry)
         elif move == "abort" and running:
             log.add(CustomEntry, name=ABORT, data={})
         elif move == "park" and log.state.pending and running:
@@ -437,7 +444,7 @@ def test_every_session_comes_to_rest_whatever_was_sent(moves: list[str]) -> None
     assert (log.state.run, log.state.queue, log.state.pending, log.state.unended) == (None, {}, {}, [])
 
 
-def perform(log: World, step: Step) -> None:  # noqa: C901 - one case a step
+def perform(log: World, step: Step) -> None:  # noqa: C901, PLR0912 - one case a step
     """What the agent loop appends for a step."""
     match step:
         case StartRun(said=said, resumes=resumes):
@@ -472,5 +479,12 @@ def perform(log: World, step: Step) -> None:  # noqa: C901 - one case a step
                 request=request.id,
                 action="navigate",
             )
+        case CompactConversation(request=request):
+            cut = find_cut(log.state, 1)
+            if cut is None:
+                log.add(DroppedEntry, reason="too short", items=[request.id])
+                return
+            first = log.state.items[cut.at].entry_id
+            log.add(CompactionEntry, first_kept=first, summary="so far", request=request.id)
         case Idle() | Delete() | Restore():
             pass

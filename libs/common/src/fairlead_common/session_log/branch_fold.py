@@ -134,6 +134,8 @@ class BranchFold(StateFields):
         self.compact_requests.pop(entry.request, None)
         self.usage = self.usage.plus(entry.usage)
         self.prepared = None
+        if self.run is not None:
+            self.run.overflows += entry.cause == "overflow"
         if entry.id in self.undone:
             return
         kept = next((i for i, each in enumerate(self.items) if each.entry_id == entry.first_kept), None)

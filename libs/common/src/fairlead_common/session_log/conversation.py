@@ -47,6 +47,7 @@ class Run:
     quiet: bool = False  # and the answer was that all is well
     lines: int = 0  # system events that were said in it
     first_item: int = 0  # where the heartbeat begins in the conversation
+    overflows: int = 0  # compactions, since its model found a request too long
     before: tuple[int, str, int] = (0, "", 0)  # when people last saw something new, what, and its sequence
 
 
@@ -64,3 +65,8 @@ def is_from_hook(message: Message) -> bool:
         and message.source == "system"
         and (message.sender or "").startswith(HOOK_SENDER)
     )
+
+
+def is_said(message: Message) -> bool:
+    """Whether a person, a schedule or the system said it: no reply, result, note of a hook or summary."""
+    return isinstance(message, UserMessage) and message.sender != SUMMARY_SENDER and not is_from_hook(message)

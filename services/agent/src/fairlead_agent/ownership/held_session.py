@@ -15,6 +15,8 @@ import structlog
 
 from fairlead_agent.budget.budget import Budget
 from fairlead_agent.budget.ledger import Ledgers
+from fairlead_agent.compaction.compaction import Compaction
+from fairlead_agent.compaction.summariser import Summariser
 from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.hooks.session_hooks import SessionHooks
 from fairlead_agent.models.registry import Registry
@@ -301,7 +303,18 @@ class HeldSession:
         mailbox = Mailbox(owner, shared.config, sent, shared.grants, shared.deletion)
         budget = Budget(owner, shared.registry, shared.ledgers)
         turn = ModelTurn(owner, shared.registry, shared.catalog, shared.places, shared.config, budget)
-        loop = AgentLoop(owner, mailbox, calls, turn, shared.catalog, shared.config, hooks, shared.worker)
+        compaction = Compaction(owner, Summariser(shared.registry, shared.config, budget))
+        loop = AgentLoop(
+            owner,
+            mailbox,
+            calls,
+            turn,
+            compaction,
+            shared.catalog,
+            shared.config,
+            hooks,
+            shared.worker,
+        )
         known = set(owner.state.settled_approvals)  # by an earlier owner
 
         async def update_list() -> None:

@@ -12,6 +12,7 @@ import structlog
 
 from fairlead_agent.budget.limits import BudgetReachedError
 from fairlead_agent.budget.question import ask
+from fairlead_agent.compaction.compaction import Compaction, unknown_size
 from fairlead_agent.hooks.context_notes import collect
 from fairlead_agent.hooks.questions import QuestionDroppedError
 from fairlead_agent.hooks.session_hooks import SessionHooks
@@ -23,6 +24,7 @@ from fairlead_agent.session.next_step import (
     AddUserMessage,
     CallModel,
     ChangeBranch,
+    CompactConversation,
     Delete,
     EndRun,
     Idle,
@@ -78,6 +80,7 @@ class AgentLoop:
         mailbox: Mailbox,
         calls: ToolCalls,
         turn: ModelTurn,
+        compaction: Compaction,
         catalog: Catalog,
         config: LiveConfig,
         hooks: SessionHooks,
@@ -88,6 +91,7 @@ class AgentLoop:
         self._mailbox = mailbox
         self._calls = calls
         self._turn = turn
+        self._compaction = compaction
         self._catalog = catalog
         self._config = config
         self._hooks = hooks
@@ -144,7 +148,9 @@ class AgentLoop:
         await self._turn.budget.recover()
 
     async def _perform(self, step: Step) -> None:
-        if self._owner.stopping.is_set() and (self._state.run or isinstance(step, StartHeartbeat)):
+        if self._owner.stopping.is_set() and (
+            self._state.run or isinstance(step, StartHeartbeat | CompactConversation)
+        ):
             raise HandOverError
         try:
             match step:
@@ -152,8 +158,8 @@ class AgentLoop:
                     await self._start_run(step)
                 case StartHeartbeat():
                     await self._start_heartbeat()
-                case Restore() | ChangeBranch():
-                    await self._branches.perform(step)
+                case Restore() | ChangeBranch() | CompactConversation():
+                    await self._change_conversation(step)
                 case AddUserMessage() | AddHeartbeatMessage():
                     await self._add_message(step)
                 case RunTools():
@@ -247,11 +253,34 @@ class AgentLoop:
     async def _call_model(self) -> None:
         if (added := await collect(self._hooks, self._state)) is not None:
             await self._owner.append(added)
-        if isinstance(self._next_step(), CallModel):  # mail that came meanwhile may have ended the run
-            try:
-                await self._turn.run(self._state.agent, self._profile)
-            except BudgetReachedError as reached:
-                await self._wait_for_budget(reached)
+        if not isinstance(self._next_step(), CallModel):
+            return  # mail that came meanwhile may have ended the run
+        try:
+            await self._turn.run(self._state.agent, self._profile)
+        except BudgetReachedError as reached:
+            await self._wait_for_budget(reached)
+        except ModelError as error:
+            size = self._turn.size
+            if error.kind != "overflow" or size is None:
+                raise
+            if not await self._compaction.make_room(size, self._profile, self._is_run_over):
+                raise
+
+    def _is_run_over(self) -> bool:
+        """Whether the open run goes no further here."""
+        return self._owner.stopping.is_set() or isinstance(self._next_step(), EndRun | Delete | Restore)
+
+    async def _change_conversation(self, step: Restore | ChangeBranch | CompactConversation) -> None:
+        if not isinstance(step, CompactConversation):
+            await self._branches.perform(step)
+            return
+        profile = self._profile
+        size = self._turn.size or unknown_size(*self._turn.model(profile))
+
+        def is_unwanted() -> bool:
+            return self._owner.stopping.is_set() or self._next_step() != step
+
+        await self._compaction.requested(step.request, size, profile, is_unwanted)
 
     async def _wait_for_budget(self, reached: BudgetReachedError) -> None:
         """Park the run until a person lets it spend more."""
@@ -325,10 +354,8 @@ class AgentLoop:
 
     async def _drop_queue(self, reason: str) -> None:
         async with self._owner.lock:
-            if self._state.queue:
-                await self._owner.append_locked(
-                    DroppedEntry(id=new_id(), reason=reason, items=list(self._state.queue))
-                )
+            if items := [*self._state.queue, *self._state.compact_requests]:
+                await self._owner.append_locked(DroppedEntry(id=new_id(), reason=reason, items=items))
 
     async def _close_run(self, end: EndRun, cause: OmissionCause = NOTHING) -> None:
         """Append the end of the run, unless new mail makes the run continue.

@@ -222,7 +222,15 @@ class Mailbox:
         if self._state.run is None and self._state.parked:
             return StartRun(resumes=True)
         if self._state.run is None:
-            await self._owner.pass_over("no run to abort", seq)
+            # It may be a compaction that is under way, between two runs.
+            await self._owner.append_locked(
+                DroppedEntry(
+                    id=new_id(),
+                    cursor=seq,
+                    reason="aborted" if self._state.compact_requests else "no run to abort",
+                    items=list(self._state.compact_requests),
+                )
+            )
             return None
         await self._owner.append_locked(
             CustomEntry(id=new_id(), cursor=seq, name=ABORT, data={"reason": mail.reason})

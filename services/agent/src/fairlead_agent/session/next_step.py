@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fairlead_agent.session.provider_wait import ProviderWait
 from fairlead_common.config import AgentConfig
-from fairlead_common.protocol.branch_entries import BranchRequestEntry
+from fairlead_common.protocol.branch_entries import BranchRequestEntry, CompactRequestEntry
 from fairlead_common.protocol.content import AssistantMessage
 from fairlead_common.protocol.entries import Outcome, QueuedEntry
 from fairlead_common.protocol.messages import PromptOptions, RunLimitsInput
@@ -102,11 +102,19 @@ class ChangeBranch:
     request: BranchRequestEntry
 
 
+@dataclass(frozen=True, slots=True)
+class CompactConversation:
+    """Carry out a person's request to replace the older part of the conversation by a summary."""
+
+    request: CompactRequestEntry
+
+
 Step = (
     Idle
     | Delete
     | Restore
     | ChangeBranch
+    | CompactConversation
     | StartRun
     | StartHeartbeat
     | AddUserMessage
@@ -216,6 +224,8 @@ def next_step(state: SessionState, start: StartRun | None, limits: RunLimits | N
 def _between_runs(state: SessionState, start: StartRun | None) -> Step:
     if state.requests:
         return StartRun(resumes=True) if state.parked else ChangeBranch(next(iter(state.requests.values())))
+    if state.compact_requests:
+        return CompactConversation(next(iter(state.compact_requests.values())))
     if state.parked:
         return start or Idle()
     if state.regenerates and state.needs_reply:
@@ -230,6 +240,8 @@ def _between_runs(state: SessionState, start: StartRun | None) -> Step:
 def _in_run(state: SessionState, run: Run) -> Step:
     if state.pending:
         return RunTools()
+    if state.compact_requests:
+        return CompactConversation(next(iter(state.compact_requests.values())))
     if state.steers:
         return AddUserMessage(_of_one_sender(state.steers))
     if not run.spoken:  # its owner died between the start of the run and its first message

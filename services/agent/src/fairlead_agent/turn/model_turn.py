@@ -7,6 +7,7 @@ import random
 import structlog
 
 from fairlead_agent.budget.budget import Budget, Spend
+from fairlead_agent.compaction.compaction import RequestSize
 from fairlead_agent.models.families import family
 from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.mending import MAX_MENDS, mended
@@ -62,6 +63,7 @@ class ModelTurn:
         self._streaming: StreamedRequest | None = None
         self._interrupted = False
         self.cause = left_out.NOTHING
+        self.size: RequestSize | None = None  # of the last request
 
     def interrupt(self) -> None:
         """Stop the reply. The part received so far is kept."""
@@ -78,7 +80,7 @@ class ModelTurn:
             BudgetReachedError: a limit on what models cost is reached.
         """
         self.cause = left_out.NOTHING
-        model_name = chosen_model(self._state, profile, self._config.current.models.roles).name
+        model_name, _ = self.model(profile)
         await self._registry.look_up(model_name)
         request = await self._request(agent, profile, model_name)
         run_id = self._run_id
@@ -118,6 +120,11 @@ class ModelTurn:
             await self._owner.append(MessageEntry(id=reply.message_id, message=message, reservation=spend.id))
             await spend.replied()
             return
+
+    def model(self, profile: AgentConfig) -> tuple[str, Window]:
+        """Name and window of the model that is asked next."""
+        name = chosen_model(self._state, profile, self._config.current.models.roles).name
+        return name, self._registry.window(name, profile)
 
     async def _reserved(
         self, agent: str, profile: AgentConfig, model_name: str, request: ModelRequest
@@ -173,6 +180,7 @@ class ModelTurn:
         context.update(self._state.items, view)
         others = (len(system.encode()) + self._size_of(tools)) // BYTES_PER_TOKEN
         needed = context.tokens + others
+        self.size = RequestSize(model_name, window, needed, others, view.first)
         self._check_size(needed, window)
         room = window.room(needed)
         reason = self._state.continuation

@@ -71,7 +71,7 @@ class StreamedRequest:
 
     async def _read(self, model: ModelBackend, request: ModelRequest) -> None:
         try:
-            with _back_end_errors(self._model_name):
+            with back_end_errors(self._model_name):
                 await self._collect(model, request)
         except ModelError as error:
             self._failure = self._failure or error
@@ -114,7 +114,7 @@ class StreamedRequest:
 
 
 @contextmanager
-def _back_end_errors(model_name: str) -> Iterator[None]:
+def back_end_errors(model_name: str) -> Iterator[None]:
     """Make a ModelError of anything else that a back end raises: every other worker would meet it again.
 
     Raises:

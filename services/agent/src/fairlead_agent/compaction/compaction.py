@@ -1,0 +1,253 @@
+"""Replaces the older part of a session's conversation by a summary; the log keeps all of it.
+
+The summary is written first, then one fenced `compaction` entry takes effect: a crash leaves the old view or
+the new one. While the summary is being written mail is consumed as ever, and work on it ends at once when it
+is no longer wanted.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Final, NamedTuple, TypeVar
+
+import structlog
+
+from fairlead_agent.compaction.cut import Cut, find_cut, kept_tokens
+from fairlead_agent.compaction.files import TouchedFiles, files_of
+from fairlead_agent.compaction.plain_summary import plain_summary
+from fairlead_agent.compaction.sections import carried_request, with_sections, without_sections
+from fairlead_agent.compaction.summariser import Summariser, SummaryError, Written
+from fairlead_agent.compaction.transcript import encoded_bytes, parts_of, said_text, shortened
+from fairlead_agent.models.window import Window
+from fairlead_agent.session.owner import Owner
+from fairlead_agent.turn.context import BYTES_PER_TOKEN
+from fairlead_common.config import AgentConfig
+from fairlead_common.protocol.branch_entries import CompactionCause, CompactionEntry, CompactRequestEntry
+from fairlead_common.protocol.content import blocks_of
+from fairlead_common.protocol.entries import DroppedEntry
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.service.log_formats import BRANCHES
+from fairlead_common.session_log.conversation import Item, is_said
+
+log = structlog.get_logger()
+
+MAX_SUMMARY_TOKENS: Final = 8_000
+MAX_COMPACTIONS: Final = 3  # in one run, because its model finds requests too long
+OTHERS_PART: Final = 4  # of the window: system prompt and tools, where no request has told their size
+_SUMMARY_PART: Final = 4  # of what a conversation can have
+_MIN_SUMMARY_TOKENS: Final = 100
+_MIN_FREED_SHARE: Final = 0.1  # of the conversation: less does not help a request that is too long
+_REQUEST_SHARE: Final = 0.4  # of the summary, for the words of the user that are being worked on
+_CHECK_S: Final = 1.0
+
+T = TypeVar("T")
+
+
+class RequestSize(NamedTuple):
+    """The size of a request to the agent's model, in tokens.
+
+    Fields:
+        model: its name. needed: of the whole request. others: of these, system prompt and tools.
+        first: index of the first message of the conversation that it had.
+    """
+
+    model: str
+    window: Window
+    needed: int
+    others: int
+    first: int = 0
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether it is known not to fit."""
+        return self.needed > self.window.usable
+
+
+class _Plan(NamedTuple):
+    """What is to be summarised, and what of the session it rests on.
+
+    Fields:
+        items: what the summary replaces, without an earlier summary. earlier: that one, if there is one.
+        request: what the user said last, if that comes before the cut.
+    """
+
+    cut: Cut
+    first_kept: str
+    items: list[Item]
+    earlier: str
+    request: str
+    files: TouchedFiles
+    after: str | None  # id of the compaction in force
+    summary_tokens: int
+
+
+class Compaction:
+    """Compacts the conversation of one session, for its owner."""
+
+    def __init__(self, owner: Owner, summariser: Summariser) -> None:
+        self._owner = owner
+        self._state = owner.state
+        self._summariser = summariser
+
+    async def requested(
+        self,
+        request: CompactRequestEntry,
+        size: RequestSize,
+        profile: AgentConfig,
+        unwanted: Callable[[], bool],
+    ) -> None:
+        """Carry out what a person asked for, or drop it with the reason.
+
+        Args:
+            unwanted: whether to stop, since it was taken back or something else comes first.
+        """
+        plan = self._plan(size, forced=True)
+        if not self._owner.may_write(BRANCHES):
+            await self._drop(request, "a running service is of a version that cannot read a compaction")
+        elif plan is None:
+            await self._drop(request, "there is nothing to compact: the conversation is too short")
+        else:
+            await self._compact(plan, "manual", size, profile, unwanted, request)
+
+    async def make_room(self, size: RequestSize, profile: AgentConfig, unwanted: Callable[[], bool]) -> bool:
+        """Shorten a conversation of which a request was too long. False: that cannot help.
+
+        Args:
+            size: of that request; if it should have fitted, its provider found it too long.
+            unwanted: whether to stop, since the run ends or is handed over.
+        """
+        cause: CompactionCause = "threshold" if size.is_too_long else "overflow"
+        overflows = self._state.run.overflows if self._state.run else 0
+        if not self._owner.may_write(BRANCHES) or (cause == "overflow" and overflows >= MAX_COMPACTIONS):
+            return False
+        plan = self._plan(size, forced=cause == "overflow", smaller=2**overflows)
+        if plan is None or not _helps(plan, size):
+            return False
+        await self._compact(plan, cause, size, profile, unwanted)
+        return True
+
+    def _plan(self, size: RequestSize, *, forced: bool, smaller: int = 1) -> _Plan | None:
+        state, window = self._state, size.window
+        room = max(1, window.usable - size.others)
+        cut = find_cut(state, max(1, kept_tokens(window.tokens, room) // smaller), size.first, forced=forced)
+        if cut is None:
+            return None
+        items, compacted = state.items[: cut.at], state.compacted
+        earlier, known = "", TouchedFiles([], [])
+        if compacted is not None and items and items[0].entry_id == compacted.id:
+            items, earlier = items[1:], compacted.summary
+            known = TouchedFiles(compacted.files_read, compacted.files_modified)
+        elif size.first:
+            items = items[size.first :]
+        request = ""
+        if cut.splits_turn:
+            said = next((item for item in reversed(items) if is_said(item.message)), None)
+            is_shown = said is not None and state.left_out.get(said.entry_id) != "all"
+            request = said_text(blocks_of(said.message)) if said and is_shown else carried_request(earlier)
+        return _Plan(
+            cut,
+            state.items[cut.at].entry_id,
+            items,
+            without_sections(earlier),
+            request,
+            files_of(items, known),
+            compacted.id if compacted else None,
+            max(_MIN_SUMMARY_TOKENS, min(MAX_SUMMARY_TOKENS, room // _SUMMARY_PART)),
+        )
+
+    async def _compact(
+        self,
+        plan: _Plan,
+        cause: CompactionCause,
+        size: RequestSize,
+        profile: AgentConfig,
+        unwanted: Callable[[], bool],
+        request: CompactRequestEntry | None = None,
+    ) -> None:
+        instructions = request.instructions if request else ""
+        written = await self._unless(unwanted, self._write(plan, size.model, profile, instructions))
+        if written is None:
+            return
+        state = self._state
+        async with self._owner.lock:
+            if (
+                unwanted()
+                or not self._still_fits(plan)
+                or (request and request.id not in state.compact_requests)
+            ):
+                return
+            entry = CompactionEntry(
+                id=new_id(),
+                first_kept=plan.first_kept,
+                summary=written.text,
+                files_read=plan.files.read,
+                files_modified=plan.files.modified,
+                tokens_before=plan.cut.freed + plan.cut.kept,
+                tokens_after=encoded_bytes(written.text) // BYTES_PER_TOKEN + plan.cut.kept,
+                by=written.by,
+                cause=cause,
+                instructions=instructions,
+                request=request.id if request else "",
+                usage=written.usage,
+            )
+            await self._owner.append_locked(entry)
+        log.info(
+            "conversation_compacted",
+            cause=cause,
+            tokens_before=entry.tokens_before,
+            tokens_after=entry.tokens_after,
+            model=written.by,
+        )
+
+    def _still_fits(self, plan: _Plan) -> bool:
+        """Whether the conversation begins as it did when the plan was made."""
+        state = self._state
+        if state.lacks_history or (state.compacted.id if state.compacted else None) != plan.after:
+            return False
+        return any(item.entry_id == plan.first_kept for item in state.items)
+
+    async def _write(self, plan: _Plan, model: str, profile: AgentConfig, instructions: str) -> Written:
+        """The summary with its sections; made without a model if that fails."""
+        most = plan.summary_tokens * BYTES_PER_TOKEN
+        request = shortened(plan.request, int(most * _REQUEST_SHARE))
+        left = most - encoded_bytes(with_sections("", plan.files, request, most // 4))
+        parts = [f"Earlier summary:\n{plan.earlier}"] if plan.earlier else []
+        parts += parts_of(plan.items, self._state.left_out)
+        try:
+            written = await self._summariser.write(
+                parts, model, self._state.agent, profile, left // BYTES_PER_TOKEN, instructions
+            )
+        except SummaryError as error:
+            log.warning("summary_failed", model=self._summariser.model(model), error=str(error))
+            written = Written(plain_summary(plan.items, plan.earlier, left), "", error.usage)
+        return written._replace(text=with_sections(written.text, plan.files, request, most // 4))
+
+    async def _unless(self, unwanted: Callable[[], bool], work: Coroutine[object, object, T]) -> T | None:
+        """What the work gives; None: it was cut off, since it is not wanted any more."""
+        owner = self._owner
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(work, name="summary")
+            task.add_done_callback(lambda _: owner.changed.set())
+            while not task.done():
+                owner.changed.clear()
+                if unwanted():
+                    task.cancel()
+                    break
+                if not task.done():
+                    await owner.wait_for_change(_CHECK_S)
+        return None if task.cancelled() else task.result()
+
+    async def _drop(self, request: CompactRequestEntry, reason: str) -> None:
+        await self._owner.append(DroppedEntry(id=new_id(), reason=reason, items=[request.id]))
+
+
+def unknown_size(model: str, window: Window) -> RequestSize:
+    """The size of the requests of a session of which this process has made none."""
+    return RequestSize(model, window, 0, window.usable // OTHERS_PART)
+
+
+def _helps(plan: _Plan, size: RequestSize) -> bool:
+    """Whether the next request fits, as far as that is known."""
+    cut = plan.cut
+    if size.is_too_long:
+        return size.others + plan.summary_tokens + cut.kept <= size.window.usable
+    return cut.freed >= _MIN_FREED_SHARE * (cut.freed + cut.kept)
