@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import signal
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -204,3 +206,63 @@ def test_a_lost_sealing_key_is_reported_and_mended_by_rotate(tmp_path: Path, mod
         assert up.cli("credentials", "rotate", "keyed.main", input_text=TWO).returncode == 0
         until_used(up, model, TWO)
         assert ONE not in model.used
+
+
+def test_a_credential_for_a_host_is_listed_and_wants_a_host_that_runs(up: FairleadUp) -> None:
+    (host,) = {info["host"] for info in up.api("GET", "/api/status")["executors"]}
+    stored = up.cli("credentials", "set", "pets", "--for", f"host:{host}", input_text=ONE)
+    assert stored.returncode == 0, stored.stderr
+    refused = up.cli("credentials", "set", "pets", "--for", "host:nowhere", input_text=ONE)
+    assert refused.returncode == 1
+    assert "no executor of host:nowhere is running" in refused.stderr
+    assert up.cli("credentials", "set", "pets", "--for", "nowhere", input_text=ONE).returncode == 2
+    put(up, TWO, "pets")  # the same name for another recipient is another credential
+    rows = {row["for"]: row for row in up.api("GET", "/api/credentials")["credentials"]}
+    assert {of: row["readable"] for of, row in rows.items()} == {"agent": True, f"host:{host}": True}
+    assert up.cli("credentials", "rm", "pets").returncode == 0
+    assert [row["for"] for row in up.api("GET", "/api/credentials")["credentials"]] == [f"host:{host}"]
+    shown = up.cli("credentials", "list").stdout + stored.stderr + refused.stderr
+    assert places_with_secrets(up, shown.encode()) == []
+
+
+def test_a_backup_opens_nothing_without_the_key_and_everything_with_it(
+    tmp_path: Path, model: KeyedModel
+) -> None:
+    archive = tmp_path / "all.backup"
+    with FairleadUp(tmp_path / "home", sets=sets(model.url)) as up:
+        put(up, ONE)
+        assert up.cli("backup", str(archive)).returncode == 0
+        put(up, TWO)
+        until_used(up, model, TWO)
+    key = tmp_path / "home" / "keys" / "agent.key"
+    with tarfile.open(archive) as tar:
+        assert not [name for name in tar.getnames() if name.endswith(".key")]
+    for name, with_key in (("bare", False), ("whole", True)):
+        home = tmp_path / name
+        made = FairleadUp(home, sets=sets(model.url))
+        done = made.cli("restore", str(archive))
+        assert done.returncode == 0, done.stderr
+        if with_key:
+            (home / "keys").mkdir(mode=0o700)
+            shutil.copy(key, home / "keys" / "agent.key")
+        with made:
+            assert listed(made)["keyed.main"]["readable"] is with_key
+            if with_key:
+                until_used(made, model, ONE)
+            else:
+                assert "credentials rotate keyed.main" in ended(made)["error"]
+            assert places_with_secrets(made, archive.read_bytes()) == []
+
+
+def test_two_agent_workers_and_two_agents_share_a_credential(tmp_path: Path, model: KeyedModel) -> None:
+    more = [*sets(model.url), "agents.second.model=keyed/other"]
+    with FairleadUp(tmp_path / "home", workers="agent=2", sets=more) as up:
+        put(up, ONE)
+        until_used(up, model, ONE)
+        assert ended(up, agent="second")["outcome"] == "completed"
+        put(up, TWO)
+        time.sleep(6)  # longer than a worker may take that did not hear of it
+        del model.used[:]
+        for _ in range(6):
+            assert ended(up)["outcome"] == "completed"
+        assert set(model.used) == {TWO}

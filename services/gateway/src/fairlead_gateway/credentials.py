@@ -1,6 +1,8 @@
 """Stored credentials over HTTP: set, listed, tested, removed. No answer, log line or error holds a value."""
 
+import contextlib
 import time
+from collections import defaultdict
 from typing import Annotated, Final
 
 import msgspec
@@ -14,6 +16,7 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.credentials import (
     AGENT_KEY,
     AGENT_RECIPIENT,
+    HOST,
     MAX_VALUE_BYTES,
     RECIPIENT_PATTERN,
     CredentialAnswer,
@@ -25,8 +28,10 @@ from fairlead_common.protocol.credentials import (
     check_name,
     sealed_key,
 )
-from fairlead_common.service.sealing import seal
+from fairlead_common.protocol.messages import ExecutorInfo
+from fairlead_common.service.sealing import published, seal
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
+from fairlead_gateway.http.health import executor_records
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode, one
 from fairlead_gateway.responses import Credential, CredentialList, CredentialStored, CredentialTest
@@ -36,6 +41,7 @@ log = structlog.get_logger()
 LIST_WITHIN_S: Final = 3.0
 TEST_WITHIN_S: Final = 11.0  # the agent service gives providers 8 s
 
+_info = msgspec.json.Decoder(ExecutorInfo)
 _answer = msgspec.json.Decoder(CredentialAnswer)
 
 
@@ -93,8 +99,13 @@ async def remove(request: Request) -> Response:
 async def listing(request: Request) -> Response:
     """All credentials and their last tests."""
     check_parameters(request)
-    known = _answered(await _asked(gateway_of(request), CredentialQuestion(), LIST_WITHIN_S))
-    return json_response(CredentialList(credentials=[_shown(info) for info in known]))
+    gateway = gateway_of(request)
+    known = _answered(await _asked(gateway, CredentialQuestion(), LIST_WITHIN_S))
+    hosts: dict[str, SealingKeys] = {}
+    if any(info.recipient != AGENT_RECIPIENT for info in known):
+        async with answering():
+            hosts = await _keys_of_hosts(gateway)
+    return json_response(CredentialList(credentials=[_shown(info, hosts) for info in known]))
 
 
 async def test(request: Request) -> Response:
@@ -107,7 +118,7 @@ async def test(request: Request) -> Response:
     if found is None:
         raise Problem(404, f"credential {name} of {recipient} does not exist")
     log.info("credential_test_asked", credential=name, recipient=recipient, user=principal_of(request).user)
-    return json_response(_shown(found))
+    return json_response(_shown(found, {}))
 
 
 async def _body(request: Request) -> tuple[str, str]:
@@ -142,13 +153,34 @@ async def _keys(gateway: Gateway, recipient: str) -> SealingKeys:
         Problem: it has published none.
     """
     if recipient != AGENT_RECIPIENT:
-        raise Problem(409, f"{recipient} takes no credentials", field="for")
+        keys = (await _keys_of_hosts(gateway)).get(recipient, SealingKeys())
+        if not keys.keys:
+            text = f"no executor of {recipient} is running that has published a key to seal credentials to"
+            raise Problem(409, text, field="for")
+        return keys
     record = await _bucket(gateway).get(AGENT_KEY)
     keys = SealingKeys() if record is None else msgspec.json.decode(record.data, type=SealingKeys)
     if not keys.keys:
         text = "the agent service has published no key to seal credentials to; see its log"
         raise Problem(503, text, headers={"Retry-After": "2"})
     return keys
+
+
+async def _keys_of_hosts(gateway: Gateway) -> dict[str, SealingKeys]:
+    """By recipient, from the heartbeats of executors, which no other host may write."""
+    publics: dict[str, set[str]] = defaultdict(set)
+    for record in await executor_records(gateway.bus):
+        host, key = record.subject.split(".")[2], _heartbeat(record.data)
+        if key:
+            publics[f"{HOST}{host}"].add(key)
+    return {recipient: published(found) for recipient, found in publics.items()}
+
+
+def _heartbeat(data: bytes) -> str:
+    """The public key that a heartbeat tells; empty if it tells none."""
+    with contextlib.suppress(msgspec.DecodeError):
+        return _info.decode(data).sealing_key
+    return ""
 
 
 async def _asked(
@@ -175,15 +207,16 @@ def _find(known: list[CredentialInfo], name: str, recipient: str) -> CredentialI
     return next((info for info in known if (info.name, info.recipient) == (name, recipient)), None)
 
 
-def _shown(info: CredentialInfo) -> Credential:
+def _shown(info: CredentialInfo, hosts: dict[str, SealingKeys]) -> Credential:
     check = info.check
+    keys = hosts.get(info.recipient, SealingKeys()).keys.keys()  # of hosts that are up
     return Credential(
         name=info.name,
         recipient=info.recipient,
         revision=info.revision,
         set_at_ms=info.set_at_ms,
         set_by=info.set_by,
-        readable=info.readable,
+        readable=info.readable and keys <= set(info.keys),
         used_by=info.used_by,
         test=None if check is None else CredentialTest(state=check.state, text=check.text, at_ms=check.at_ms),
     )

@@ -42,6 +42,7 @@ class ExecutorHeartbeat:
         executor_tools: ExecutorTools,
         running: Callable[[], int],
         drained: asyncio.Event,
+        sealing_key: str = "",
     ) -> None:
         self._bus = bus
         self._config = config
@@ -51,6 +52,7 @@ class ExecutorHeartbeat:
         self._allowed = read_host_policy(config.host_policy_file).sandboxes  # None: all
         self._running = running
         self._drained = drained
+        self._sealing_key = sealing_key
         self._draining = False
         self._said: list[ToolSpec] = []
         self._available: dict[str, SandboxAttributes] = {}
@@ -151,6 +153,7 @@ class ExecutorHeartbeat:
             workspace_root=str(self._config.workspaces),
             default_workspace=str(self._config.workspace),
             version=VERSION,
+            sealing_key=self._sealing_key,
             warnings=[*self._sandboxes.warnings(), *self._executor_tools.warnings()],
         )
 

@@ -6,15 +6,18 @@ import os
 from fairlead_common.bus import Bus
 from fairlead_common.bus.readiness import wait_until_provisioned
 from fairlead_common.config import overrides_from_environment
+from fairlead_common.protocol.credentials import HOST
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.process import ServicePart, run_service
+from fairlead_common.service.sealing import SealingPair
+from fairlead_common.service.stored_credentials import StoredCredentials
 from fairlead_tools.calls.executor import Executor
 from fairlead_tools.calls.liveness import Liveness
 from fairlead_tools.calls.outputs import Outputs
 from fairlead_tools.calls.records import Records, make_private_folder
 from fairlead_tools.config import ExecutorConfig, config_from_environment
 from fairlead_tools.executor_tools.extension_tools import ExtensionTools
-from fairlead_tools.executor_tools.secret import hold_environment
+from fairlead_tools.executor_tools.secret import hold_environment, hold_stored, stored_names
 from fairlead_tools.executor_tools.tools import ExecutorTools, ToolSource
 from fairlead_tools.heartbeat import ExecutorHeartbeat
 from fairlead_tools.mcp_servers.source import McpTools
@@ -40,6 +43,12 @@ async def setup(bus: Bus) -> list[ServicePart]:
     settings = LiveConfig(bus, overrides_from_environment())
     await settings.load()
     make_private_folder(config.state)
+    pair = SealingPair.of_file(config.state.parents[1] / "keys" / f"host-{config.host}.key")
+    stored = StoredCredentials(
+        bus, f"{HOST}{config.host}", pair, names=lambda: stored_names(settings.current.tools)
+    )
+    hold_stored(stored)
+    settings.on_change(lambda _: stored.look_soon())
     liveness = Liveness(config.state, config.executor)
     await liveness.begin()
     records = Records(config.state)
@@ -51,13 +60,16 @@ async def setup(bus: Bus) -> list[ServicePart]:
         config.workspace, config.workspaces, config.state, sessions, config.state.parents[1]
     )
     workspaces.folder("")
+    await stored.load()
     tasks = asyncio.TaskGroup()  # of calls and channels; entered by `execute`
     sandboxes = await _sandboxes(config, settings, records.identity, workspaces, tasks)
     drained = asyncio.Event()
     outputs = Outputs(bus, config.host)
+    mcp = McpTools(outputs, settings, config.host, config.state)
+    stored.on_change(mcp.renew)
     sources: list[ToolSource] = [
         WebTools(settings, outputs),
-        McpTools(outputs, settings, config.host, config.state),
+        mcp,
         NatsTools(bus, outputs, settings, config.tool_services),
         ApiTools(settings, outputs, config.host),
         ExtensionTools(settings),
@@ -65,7 +77,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
     executor_tools = ExecutorTools(sources, frozenset(BY_NAME))
     executor = Executor(bus, config, sandboxes, executor_tools, workspaces, records, liveness, tasks)
     heartbeat = ExecutorHeartbeat(
-        bus, config, workspaces, sandboxes, executor_tools, lambda: executor.running, drained
+        bus, config, workspaces, sandboxes, executor_tools, lambda: executor.running, drained, pair.public
     )
     removals = WorkspaceGc(bus, config.host, sessions)
 
@@ -77,6 +89,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
 
     return [
         settings.follow,
+        stored.follow,
         execute,
         heartbeat.run,
         sandboxes.keep,

@@ -49,6 +49,12 @@ class WebhookConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields
     timeout_s: Positive = 10.0
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=50)] = 10
 
+    def __post_init__(self) -> None:
+        if self.secret.stored:
+            raise ValueError(
+                "`secret` of a webhook is `from_env` or `from_file`: the scheduler opens no stored one"
+            )
+
 
 class TriggerConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What comes from outside and sets a job or a session going.

@@ -28,8 +28,8 @@ class ApiAuth(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True)
     def __post_init__(self) -> None:
         if (self.kind in ("header", "query")) != bool(self.name):
             raise ValueError("`name` belongs to the kinds `header` and `query`, and to no other")
-        if self.kind != "none" and not (self.secret.from_env or self.secret.from_file):
-            raise ValueError("`secret` is missing: from_env or from_file")
+        if self.kind != "none" and self.secret == Secret():
+            raise ValueError("`secret` is missing: from_env, from_file or stored")
 
 
 class OpenApi(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):

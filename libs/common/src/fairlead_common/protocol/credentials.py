@@ -94,6 +94,7 @@ class CredentialInfo(msgspec.Struct, frozen=True, kw_only=True):
         readable: whether all keys that the recipient uses open it; if not, it must be set again.
         used_by: providers of models (`models.providers.<name>`) that refer to it.
         check: the last test of this revision.
+        keys: ids of the keys that open it.
     """
 
     name: str
@@ -104,6 +105,7 @@ class CredentialInfo(msgspec.Struct, frozen=True, kw_only=True):
     readable: bool = True
     used_by: list[str] = []
     check: CredentialCheck | None = None
+    keys: list[str] = []
 
 
 class CredentialQuestion(msgspec.Struct, frozen=True, kw_only=True):

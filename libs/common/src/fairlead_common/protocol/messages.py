@@ -459,6 +459,8 @@ class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         workspace_root: absolute path under which named workspaces lie.
         default_workspace: absolute path of the workspace of sessions that name none.
         warnings: what a person should look at, such as tools that are withheld.
+        sealing_key: public key of the host that stored credentials are sealed to, X25519 in Base64; empty: it
+            has none.
     """
 
     executor: str
@@ -475,6 +477,7 @@ class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     default_workspace: str = ""
     version: str = ""
     warnings: list[str] = []
+    sealing_key: str = ""
 
 
 class ModelState(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,13 +9,15 @@ import binascii
 import hashlib
 import os
 import stat
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from fairlead_common.errors import UnsafeConfigurationError
-from fairlead_common.protocol.credentials import SealedCredential, SealingKeys
+from fairlead_common.protocol.credentials import SealedCredential, SealingKey, SealingKeys
 from fairlead_common.protocol.ids import new_id
 
 if TYPE_CHECKING:
@@ -94,6 +96,20 @@ def seal(name: str, recipient: str, value: str, keys: SealingKeys) -> dict[str, 
             raise ValueError(f"the public key {key_id} of {recipient} is another one than its id says")
         sealed[key_id] = base64.b64encode(SealedBox(PublicKey(public)).encrypt(plain)).decode()
     return sealed
+
+
+def published(publics: Iterable[str]) -> SealingKeys:
+    """Public keys (Base64) that their owner has just told, by id. What is no key is left out."""
+    now_ms = time.time_ns() // 1_000_000
+    keys = {}
+    for text in publics:
+        try:
+            public = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            continue
+        if len(public) == _KEY_BYTES:
+            keys[_id_of(public)] = SealingKey(public=text, seen_at_ms=now_ms)
+    return SealingKeys(keys=keys)
 
 
 def _id_of(public: bytes) -> str:

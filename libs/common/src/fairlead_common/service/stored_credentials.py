@@ -88,6 +88,10 @@ class StoredCredentials:
         for value in self._values.values():
             hold(value)
 
+    def look_soon(self) -> None:
+        """Have `follow` look now: other names are wanted."""
+        self._changed.set()
+
     async def load(self) -> None:
         """Publish the key and read what is stored. What fails is tried again by `follow`."""
         try:
@@ -156,7 +160,7 @@ class StoredCredentials:
                 listener()
 
     def _on_change(self, _: Delivery) -> None:
-        self._changed.set()
+        self.look_soon()
 
     async def _look_often(self) -> None:
         published_at = time.monotonic()

@@ -136,6 +136,10 @@ def _model(look: DoctorContext, name: str) -> list[Finding]:
         )
     if look.offline:
         return [*findings, skipped("models.reachable", f"{name}: --offline")]
+    configured = look.config_or_defaults().models.providers.get(kind)
+    if configured is not None and (stored := configured.api_key.stored):
+        text = f"{name}: the agent service alone can read its key: `fairlead credentials test {stored}`"
+        return [*findings, skipped("models.reachable", text)]
     if (provider := _provider(look, kind)) is not None:
         return [*findings, _asked(name, provider)]
     host = PROVIDER_HOSTS.get(rest.partition("/")[0] if kind == "litellm" else kind)

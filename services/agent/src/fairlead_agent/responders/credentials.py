@@ -118,6 +118,7 @@ class CredentialResponder:
             readable=not of_agent
             or (keys <= sealed.sealed.keys() and self._stored.value(sealed.name) is not None),
             used_by=self._registry.providers_of(sealed.name) if of_agent else [],
+            keys=sorted(sealed.sealed),
             check=check if check is not None and check.revision == revision else None,
         )
 

@@ -14,6 +14,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.jetstream_api import JetStreamError
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.protocol import subjects
+from fairlead_common.received import Record
 from fairlead_gateway import responses
 from fairlead_gateway.gateway import Gateway, gateway_of
 from fairlead_gateway.http.problems import json_response
@@ -120,21 +121,25 @@ async def _checked(check: Callable[[], Awaitable[str]]) -> str:
         return "cannot be read"
 
 
-async def executors(bus: Bus) -> list[object]:
-    """The heartbeats that have not expired."""
+async def executor_records(bus: Bus) -> list[Record]:
+    """The records of heartbeats that have not expired."""
     try:
         records = await bus.last_of_each(_EXECUTORS, f"$KV.{subjects.BUCKET_EXECUTORS}.>")
     except JetStreamError as error:
         if error.code != 413:  # more than 1,024 of them: enough
             raise
         records = [r async for r in bus.read(_EXECUTORS, f"$KV.{subjects.BUCKET_EXECUTORS}.>", limit=1024)]
+    return [record for record in records if "KV-Operation" not in record.headers and record.data]
+
+
+async def executors(bus: Bus) -> list[object]:
+    """The heartbeats that have not expired."""
     found = []
-    for record in records:
-        if "KV-Operation" not in record.headers and record.data:
-            try:
-                found.append(msgspec.json.decode(record.data))
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                log.warning("heartbeat_ignored", subject=record.subject)
+    for record in await executor_records(bus):
+        try:
+            found.append(msgspec.json.decode(record.data))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            log.warning("heartbeat_ignored", subject=record.subject)
     return found
 
 

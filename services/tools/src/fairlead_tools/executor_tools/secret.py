@@ -6,13 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from fairlead_common.config import Secret
 from fairlead_common.service.masking import Mask, secrets_of
+from fairlead_common.service.stored_credentials import StoredCredentials
 
 MAX_BYTES = 16_384
 
 # What this executor holds, and no result of a tool should repeat: of its environment, and what it read here.
 HELD: Final = Mask()
+
+
+_stored: StoredCredentials | None = None  # of this process's host
 
 
 class SecretError(Exception):
@@ -25,14 +31,35 @@ def hold_environment(environ: Mapping[str, str]) -> None:
         HELD.add(value)
 
 
+def hold_stored(stored: StoredCredentials) -> None:
+    """Read secrets with `stored` from there, and keep their values out of results."""
+    global _stored
+    _stored = stored
+    stored.on_value(HELD.add)
+
+
+def stored_names(config: object) -> set[str]:
+    """The names of all stored credentials that a part of the configuration refers to as secrets."""
+    if isinstance(config, Secret):
+        return {config.stored} - {""}
+    parts: list[object] = []
+    if isinstance(config, msgspec.Struct):
+        parts = [getattr(config, field) for field in config.__struct_fields__]
+    elif isinstance(config, dict):
+        parts = list(config.values())
+    elif isinstance(config, list | tuple):
+        parts = list(config)
+    return {name for part in parts for name in stored_names(part)}
+
+
 def read_secret(secret: Secret) -> str:
     """The secret, without the white space around it; empty where none is referred to.
 
     Raises:
         SecretError: it is missing, too long, or several lines.
     """
-    if secret.from_env and secret.from_file:
-        raise SecretError("set from_env or from_file, not both")
+    if sum(map(bool, (secret.from_env, secret.from_file, secret.stored))) > 1:
+        raise SecretError("set one of from_env, from_file and stored")
     found = ""
     if secret.from_env:
         if secret.from_env.startswith("FAIRLEAD_") and not secret.from_env.startswith("FAIRLEAD_SECRET_"):
@@ -42,6 +69,11 @@ def read_secret(secret: Secret) -> str:
             raise SecretError(f"the environment of the executor has no {secret.from_env}")
     elif secret.from_file:
         found = _read(Path(secret.from_file))
+    elif secret.stored:
+        value = None if _stored is None else _stored.value(secret.stored)
+        if value is None:
+            raise SecretError("nothing is stored here" if _stored is None else _stored.problem(secret.stored))
+        found = value
     if any(char < " " or char == "\x7f" for char in found):
         raise SecretError("it contains line ends or control characters")
     HELD.add(found)

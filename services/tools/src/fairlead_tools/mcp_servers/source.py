@@ -11,6 +11,7 @@ from fairlead_common.bus.objects import Objects
 from fairlead_common.config import McpServer
 from fairlead_common.protocol.messages import ToolSpec
 from fairlead_common.service.live_config import LiveConfig
+from fairlead_tools.executor_tools.secret import stored_names
 from fairlead_tools.mcp_servers.catalogue import identity_of, specs_of
 from fairlead_tools.mcp_servers.server import McpServerConnection
 from fairlead_tools.mcp_servers.tool import McpTool
@@ -34,7 +35,14 @@ class McpTools:
         self._tools: dict[str, McpTool] = {}
         self._specs: dict[tuple[str, str], ToolSpec] = {}
         self._problems: dict[str, str] = {}
+        self._to_renew: set[str] = set()
         self.ready = False
+
+    def renew(self) -> None:
+        """Start servers that are given stored credentials again, each as soon as no call of it runs."""
+        self._to_renew |= {
+            name for name, (server, _) in self._servers.items() if stored_names(server.settings)
+        }
 
     @property
     def tools(self) -> Mapping[str, McpTool]:
@@ -89,7 +97,9 @@ class McpTools:
         wanted = self._configured()
         for name, (server, task) in list(self._servers.items()):
             settings = wanted.get(name)
-            if settings is None or not server.change(settings):
+            renewed = name in self._to_renew and not server.busy
+            if settings is None or renewed or not server.change(settings):
+                self._to_renew.discard(name)
                 del self._servers[name]
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)

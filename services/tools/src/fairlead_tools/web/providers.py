@@ -121,7 +121,9 @@ class _Api:
         except SecretError as error:
             raise FetchError(f"web_search: tools.web.search.key: {error}") from error
         if not found:
-            raise FetchError(f"web_search: {self.name} needs tools.web.search.key (from_env or from_file)")
+            raise FetchError(
+                f"web_search: {self.name} needs tools.web.search.key (from_env, from_file or stored)"
+            )
         return found
 
 

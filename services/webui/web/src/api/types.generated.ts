@@ -771,6 +771,8 @@ export interface Every {
  *     workspace_root: absolute path under which named workspaces lie.
  *     default_workspace: absolute path of the workspace of sessions that name none.
  *     warnings: what a person should look at, such as tools that are withheld.
+ *     sealing_key: public key of the host that stored credentials are sealed to, X25519 in Base64; empty: it
+ *         has none.
  */
 export interface ExecutorInfo {
   executor: string;
@@ -787,6 +789,7 @@ export interface ExecutorInfo {
   default_workspace?: string;
   version?: string;
   warnings?: string[];
+  sealing_key?: string;
 }
 
 /**
