@@ -59,6 +59,7 @@ STEPS: Final[Mapping[str, FailpointStep]] = {
     "gateway.followup": _write("a follow-up is stored"),
     "gateway.abort": _write("an abort is stored"),
     "gateway.approval": _write("a decision is stored"),
+    "gateway.branch": _write("a request to go on from another entry is stored"),
     "gateway.update": _write("new settings of a session are stored"),
     "gateway.delete": _write("the notice that deletes a session is stored"),
     "objects.put": _work("an attachment is put into the object store"),
@@ -92,6 +93,8 @@ STEPS: Final[Mapping[str, FailpointStep]] = {
         "the key is stored by which a host removes the workspace of a deleted session"
     ),
     "agent.delete_timers": _work("the timers of a session that is deleted are removed"),
+    "agent.snapshot": _write("a snapshot of a long session is stored"),
+    "agent.delete_snapshot": _write("the snapshot of a session that is deleted is replaced by an empty one"),
     "agent.delete_list": _write("a session that is deleted is removed from the list"),
     "agent.delete": _work("the mail of a session is removed, up to the notice that deletes it"),
     "agent.delete_log": _work("the log of a session is removed, up to the entry that accepts its deletion"),

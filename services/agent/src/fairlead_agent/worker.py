@@ -16,6 +16,7 @@ from fairlead_agent.ownership.balance import Balance
 from fairlead_agent.ownership.held_session import LEASE_TTL_S, RELEASED_S, HeldSession, SharedParts
 from fairlead_agent.ownership.other_owners import OtherOwners
 from fairlead_agent.ownership.owned_elsewhere import OwnedElsewhere
+from fairlead_agent.ownership.snapshots import Snapshots
 from fairlead_agent.ownership.state_cache import StateCache
 from fairlead_agent.policy.grants import Grants
 from fairlead_agent.projections.lists import Projections
@@ -66,6 +67,7 @@ class Worker:
         self._elsewhere = OwnedElsewhere(bus, self._serve_wakeup)
         self._balance = Balance(bus, self.leases.boot)
         self._stop = asyncio.Event()
+        snapshots = Snapshots(bus)
         self._shared = SharedParts(
             bus=bus,
             objects=Objects(bus),
@@ -77,7 +79,8 @@ class Worker:
             grants=grants,
             hooks=hooks,
             projections=projections,
-            deletion=Deletion(bus, projections),
+            deletion=Deletion(bus, projections, snapshots),
+            snapshots=snapshots,
             leases=self.leases,
             other_owners=self.other_owners,
             elsewhere=self._elsewhere,

@@ -37,7 +37,7 @@ NEEDS: Final = {
     ),
     "agent": Needs(
         (
-            *(s.SESSIONS, s.TIMERS, s.TOOLS, s.EVENTS, s.BUDGETS, *s.LARGE),
+            *(s.SESSIONS, s.TIMERS, s.TOOLS, s.EVENTS, s.BUDGETS, s.SNAPSHOTS, *s.LARGE),
             *_kv(s.BUCKET_SESSIONS, s.BUCKET_LEASES, s.BUCKET_EXECUTORS, s.BUCKET_WORKSPACES),
             *_kv(s.BUCKET_CONFIG, s.BUCKET_CREDENTIALS, s.BUCKET_USAGE),
         ),

@@ -83,6 +83,8 @@ STREAMS: Final[list[StreamConfigFields]] = [
         max_bytes=64 << 20,
         republish={"src": "fairlead.event.*", "dest": "fairlead.live.{{wildcard(1)}}.event"},
     ),
+    # States of long sessions, made from their logs, so that an owner reads only what follows.
+    _stream(s.SNAPSHOTS, ["fairlead.snapshot.*"], max_msgs_per_subject=1, discard="old"),
     _stream(s.SLOTS, ["fairlead.cron.*.*"], max_age=120 * _DAY),
     _stream(s.BUDGETS, ["fairlead.budget.*.*.*.*"], max_age=400 * _DAY),
     _stream(s.DEAD, ["fairlead.dead.*"], max_age=90 * _DAY),

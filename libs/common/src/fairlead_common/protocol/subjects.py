@@ -14,6 +14,7 @@ SLOTS: Final = "SLOTS"
 DEAD: Final = "DEAD"
 OUTPUTS: Final = "OUTPUTS"
 BUDGETS: Final = "BUDGETS"
+SNAPSHOTS: Final = "SNAPSHOTS"
 
 # Buckets (stream KV_<bucket>, subject $KV.<bucket>.<key>)
 BUCKET_SESSIONS: Final = "sessions"
@@ -85,6 +86,11 @@ def owner(boot: str) -> str:
 def session_all(session: str) -> str:
     """Everything that is stored of one session; the fence of an atomic close."""
     return f"fairlead.session.{check_id(session, 'session')}.>"
+
+
+def snapshot(session: str) -> str:
+    """Where the newest snapshot of a session's state is."""
+    return f"fairlead.snapshot.{check_id(session, 'session')}"
 
 
 def session_log(session: str) -> str:

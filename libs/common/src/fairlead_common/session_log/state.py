@@ -73,6 +73,7 @@ class SessionState(BranchFold):
             self._begin_anew(entry, seq)
             return
         self.last_seq = seq
+        self.entries += 1
         self.cursor = max(self.cursor, entry.cursor)
         self.epoch = max(self.epoch, entry.epoch)
         self.leaf = entry.id
@@ -133,12 +134,16 @@ class SessionState(BranchFold):
         self.parked = self.regenerates = False
         self.attempts = 0
 
+    def become(self, other: "SessionState") -> None:
+        """Take over all that another state knows."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(other, each.name))
+
     def _begin_anew(self, entry: DeletedEntry, seq: int) -> None:
         """Nothing is left of what was before."""
         fresh = SessionState(self.session, last_seq=seq, cursor=max(self.cursor, entry.cursor), born_seq=seq)
         fresh.born_cursor, fresh.rewrites = entry.cursor, self.rewrites + 1
-        for each in fields(self):
-            setattr(self, each.name, getattr(fresh, each.name))
+        self.become(fresh)
 
     def _custom(self, entry: CustomEntry) -> None:
         if entry.name == ABORT and self.run is not None:

@@ -152,7 +152,8 @@ class StateFields(Settings):
     wakes: Wakes = field(default_factory=Wakes)
     spending: Spending = field(default_factory=Spending)
     attempts: int = 0
-    weight: int = 0  # bytes of log folded, for the cache
+    weight: int = 0  # bytes of log that are kept, for the cache
+    entries: int = 0  # that were folded
 
     @property
     def exists(self) -> bool:

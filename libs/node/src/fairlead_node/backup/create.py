@@ -55,8 +55,9 @@ ORDER: Final = (
     s.OUTPUTS,
     s.OBJECTS_STREAM,
 )
-# Live events are of the moment, leases and heartbeats of processes that will not be there.
-LEFT_OUT: Final = LOSSY_STREAMS
+# Live events are of the moment, leases and heartbeats of processes that will not be there; snapshots are made
+# from the logs again.
+LEFT_OUT: Final = LOSSY_STREAMS | {s.SNAPSHOTS}
 _NEEDED: Final = s.SESSIONS
 # Of the home: who may log in, what this host refuses, and other systems' NATS users (their public keys). The
 # key that stored credentials are encrypted with belongs elsewhere: it is never in here, nor is any other.

@@ -22,11 +22,12 @@ from fairlead_agent.hooks.session_hooks import SessionHooks
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.ownership.other_owners import OtherOwners
 from fairlead_agent.ownership.owned_elsewhere import SOON_S, OwnedElsewhere
+from fairlead_agent.ownership.snapshots import Snapshots
 from fairlead_agent.ownership.state_cache import StateCache
 from fairlead_agent.policy.grants import Grants
 from fairlead_agent.projections.lists import Projections
 from fairlead_agent.session.deletion import Deletion
-from fairlead_agent.session.loop import AgentLoop
+from fairlead_agent.session.loop import AgentLoop, UpdateList
 from fairlead_agent.session.mailbox import Mailbox
 from fairlead_agent.session.next_step import RunLimits
 from fairlead_agent.session.owner import Owner
@@ -87,6 +88,7 @@ class SharedParts:
     other_owners: OtherOwners
     elsewhere: OwnedElsewhere
     cache: StateCache
+    snapshots: Snapshots
     stop: asyncio.Event
     on_warm: Callable[[], None]
     may_write: Callable[[int | str], bool]
@@ -268,7 +270,9 @@ class HeldSession:
         shared = self._shared
         state, context = shared.cache.take(self.session)
         try:
-            async with Owner(self._bus, shared.objects, state, context, shared.may_write) as owner:
+            async with Owner(
+                self._bus, shared.objects, state, context, shared.may_write, shared.snapshots
+            ) as owner:
                 self._owner = owner
                 if shared.stop.is_set():
                     owner.stopping.set()
@@ -329,9 +333,7 @@ class HeldSession:
             async with asyncio.TaskGroup() as tasks:
                 pumping = tasks.create_task(self._pump(owner, mailbox, turn), name="mail")
                 try:
-                    await loop.run(update_list)
-                    while not owner.state.deleting and await self._stay_warm(owner, loop):
-                        await loop.run(update_list)
+                    await self._serve_until_cold(owner, loop, update_list, tasks)
                 except HandOverError as error:
                     await owner.append(CustomEntry(id=new_id(), name=HANDED_OVER))
                     failure = error
@@ -362,6 +364,23 @@ class HeldSession:
                 owner.changed.set()
             await self._ack(owner.state.cursor)
             self._interrupt_what_must_end(owner, turn)
+
+    async def _serve_until_cold(
+        self, owner: Owner, loop: AgentLoop, update_list: UpdateList, tasks: asyncio.TaskGroup
+    ) -> None:
+        """Work whenever there is something to do, until the session was idle for `WARM_S` or is deleted."""
+        snapshots, keeping = self._shared.snapshots, None
+        try:
+            await loop.run(update_list)
+            while not owner.state.deleting:
+                if (keeping is None or keeping.done()) and snapshots.is_due(owner.state):
+                    keeping = tasks.create_task(snapshots.keep(owner.state), name="snapshot")
+                if not await self._stay_warm(owner, loop):
+                    break
+                await loop.run(update_list)
+        finally:
+            if keeping is not None:
+                keeping.cancel()
 
     async def _stay_warm(self, owner: Owner, loop: AgentLoop) -> bool:
         """Keep the idle session. True if work or a change of the list comes before `WARM_S` is over."""

@@ -7,6 +7,7 @@ that one. A kill between two steps leaves the log open, so that the sweeper has 
 
 import structlog
 
+from fairlead_agent.ownership.snapshots import Snapshots
 from fairlead_agent.projections.lists import Projections
 from fairlead_agent.session.owner import Owner
 from fairlead_common.bus import Bus
@@ -23,8 +24,9 @@ log = structlog.get_logger()
 class Deletion:
     """Carries out deletions for a worker."""
 
-    def __init__(self, bus: Bus, projections: Projections) -> None:
+    def __init__(self, bus: Bus, projections: Projections, snapshots: Snapshots) -> None:
         self._bus = bus
+        self._snapshots = snapshots
         self._workspaces = Bucket(bus, subjects.BUCKET_WORKSPACES)
         self._projections = projections
 
@@ -48,6 +50,7 @@ class Deletion:
             await self._bus.purge(subjects.TIMERS, timers, before=last_timer.seq + 1)
         failpoint("agent.delete_timers.after")
         await self._projections.remove(state)
+        await self._snapshots.forget(state)
         failpoint("agent.delete.before")
         await self._bus.purge(subjects.SESSIONS, subjects.session_mail(session), before=state.cursor + 1)
         failpoint("agent.delete.after")

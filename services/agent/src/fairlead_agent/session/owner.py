@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 import structlog
@@ -44,10 +44,18 @@ from fairlead_common.session_log.state import SessionState
 
 log = structlog.get_logger()
 
+READ_AT_ONCE: Final = 256  # records; a log that has more may have a snapshot
 PROVED_S: Final = 0.1  # after an append was sent that was stored, its owner need not read the log's end
 
 E = TypeVar("E", bound=Entry)
 _encode_event = msgspec.json.Encoder().encode
+
+
+class StateSource(Protocol):
+    """Where states of long logs are kept."""
+
+    async def load(self, session: str, first_seq: int) -> SessionState | None:
+        """See `Snapshots.load`."""
 
 
 class Owner:
@@ -60,11 +68,13 @@ class Owner:
         state: SessionState,
         context: Context | None = None,
         may_write: Callable[[int | str], bool] = lambda kind: kind == ONE_ENTRY,
+        snapshots: "StateSource | None" = None,
     ) -> None:
         """Create it; nothing is read before `async with`.
 
         Args:
             may_write: whether records of a format, or entries of a type, may be written.
+            snapshots: where the state of a long log may be; None: it is always read from its start.
         """
         self.bus = bus
         self.objects = objects
@@ -76,6 +86,7 @@ class Owner:
         self.stopping = asyncio.Event()
         self.trace: str | None = None  # of the prompt that is being worked on
         self.may_write = may_write
+        self._snapshots = snapshots
         self._mail: deque[Record] = deque()
         self._skipped: list[tuple[Record, str]] = []  # what is no entry, since the last that is one
         self._replaced_at = 0  # sequence of an entry that another owner wrote
@@ -107,9 +118,26 @@ class Owner:
         return self
 
     async def read(self) -> None:
-        """Fold the log from its start. This is enough to read the session, not to act for it."""
-        async for record in self.bus.read(subjects.SESSIONS, self._log_subject):
+        """Fold the log from its start, or from a snapshot if it is long. Enough to read, not to act."""
+        first_seq = count = 0
+        async for record in self.bus.read(subjects.SESSIONS, self._log_subject, batch=READ_AT_ONCE):
+            if count == READ_AT_ONCE and await self._take_snapshot(first_seq):
+                break
+            first_seq, count = first_seq or record.seq, count + 1
             await self._fold(record, cached=False)
+        else:
+            return
+        start = self.state.last_seq + 1
+        async for record in self.bus.read(subjects.SESSIONS, self._log_subject, start=start):
+            await self._fold(record, cached=False)
+
+    async def _take_snapshot(self, first_seq: int) -> bool:
+        found = None if self._snapshots is None else await self._snapshots.load(self.session, first_seq)
+        if found is None or found.last_seq < self.state.last_seq:
+            return False
+        self.state.become(found)
+        self._skipped = []  # whoever wrote the snapshot has kept them
+        return True
 
     async def __aexit__(self, *exc: object) -> None:
         if self._tail is not None:

@@ -1,0 +1,178 @@
+"""Snapshots of long sessions: their state, so that an owner reads only the entries that follow.
+
+A snapshot is derived from the log and may be lost at any time. It counts only if this version made it, and if
+the log's first record and the last one that it was made from are still stored as it says: one of a session
+that was deleted since, or of a log that was restored to an earlier moment, is ignored.
+
+A deletion leaves an empty record: the last value on a subject is never removed, since the server may bring
+back what it had replaced, and an owner that was stopped meanwhile writes nothing behind it.
+"""
+
+import asyncio
+import hashlib
+import zlib
+from dataclasses import fields
+from typing import Final, NamedTuple
+
+import msgspec
+import structlog
+
+from fairlead_agent.lru import LruCache
+from fairlead_common.bus import Bus, WrongSequenceError
+from fairlead_common.errors import FairleadError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.received import Record
+from fairlead_common.session_log.conversation import Item, Run
+from fairlead_common.session_log.state import SessionState
+from fairlead_common.session_log.system_events import Wakes
+
+log = structlog.get_logger()
+
+EVERY_ENTRIES: Final = 300
+AFTER_REWRITE_ENTRIES: Final = 50  # a summary or another branch makes all before it useless
+MAX_BYTES: Final = 900_000  # compressed; a larger state is read from its log
+MAX_KNOWN: Final = 4096  # sessions of which this process remembers the last one
+_MEANING: Final = 1  # raise it when the fold of the same fields changes
+
+
+def _version() -> str:
+    """Of the state's form: another set of fields may mean another fold of earlier entries."""
+    names = [f"{kind.__name__}.{each.name}:{each.type}" for kind in _PARTS for each in fields(kind)]
+    return f"{_MEANING}-{hashlib.sha256(','.join(names).encode()).hexdigest()[:16]}"
+
+
+_PARTS: Final = (SessionState, Item, Run, Wakes)
+VERSION: Final = _version()
+
+
+class StateSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored, compressed.
+
+    Fields:
+        first_seq: sequence of the log's first record.
+        state: of the session, after the entry `state.leaf` in the record `state.last_seq`.
+    """
+
+    version: str
+    first_seq: int
+    state: SessionState
+
+
+class _Last(NamedTuple):
+    """The last snapshot of a session: its sequence, and the state's counts then."""
+
+    seq: int
+    entries: int
+    rewrites: int
+
+
+class _Head(msgspec.Struct):
+    version: str = ""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_head = msgspec.msgpack.Decoder(_Head).decode
+_decode = msgspec.msgpack.Decoder(StateSnapshot).decode
+
+
+class Snapshots:
+    """Reads and writes them for the sessions that this process owns."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._known: LruCache[str, _Last] = LruCache(MAX_KNOWN)
+
+    def is_due(self, state: SessionState) -> bool:
+        """Whether enough has been appended since the last one for another to be worth its while."""
+        last = self._known.get(state.session) or _Last(0, 0, 0)
+        more = state.entries - last.entries
+        rewritten = state.rewrites != last.rewrites and state.entries >= EVERY_ENTRIES
+        is_whole = not (state.deleting or state.lacks_history)
+        return is_whole and more >= (AFTER_REWRITE_ENTRIES if rewritten else EVERY_ENTRIES)
+
+    async def keep(self, state: SessionState) -> None:
+        """Write one. A failure is logged: the log is still there."""
+        session = state.session
+        try:
+            last = self._known.get(session) or await self._last(session)
+            first = await self._bus.first(subjects.SESSIONS, subjects.session_log(session))
+            if first is None:
+                return
+            raw = _encode(StateSnapshot(version=VERSION, first_seq=first.seq, state=state))
+            this = _Last(last.seq, state.entries, state.rewrites)
+            data = await asyncio.to_thread(zlib.compress, raw, 1)
+            if len(data) > MAX_BYTES:
+                log.info("snapshot_too_large", session=session, bytes=len(data), limit=MAX_BYTES)
+            else:
+                this = this._replace(seq=await self._store(session, data, last.seq))
+            self._known.put(session, this)
+        except WrongSequenceError:  # another owner wrote one
+            self._known.forget(session)
+        except FairleadError as error:
+            log.info("snapshot_not_written", session=session, error=str(error))
+        except Exception:  # the session goes on without one
+            log.exception("snapshot_failed", session=session)
+            self._known.put(session, _Last(0, state.entries, state.rewrites))
+
+    async def _last(self, session: str) -> "_Last":
+        record = await self._bus.last(subjects.SNAPSHOTS, subjects.snapshot(session))
+        return _Last(record.seq if record else 0, 0, 0)
+
+    async def _store(self, session: str, data: bytes, expected: int) -> int:
+        return await self._bus.append(
+            subjects.SNAPSHOTS,
+            subjects.snapshot(session),
+            data,
+            record_id=new_id(),
+            expected=expected,
+            point="agent.snapshot",
+        )
+
+    async def load(self, session: str, first_seq: int) -> SessionState | None:
+        """The newest state of the session that counts.
+
+        Args:
+            first_seq: sequence of the first record of its log.
+        """
+        record = await self._bus.last(subjects.SNAPSHOTS, subjects.snapshot(session))
+        if record is None or not record.data:
+            return None
+        state = await asyncio.to_thread(_state_in, record)
+        if state is None or state[0] != first_seq or not await self._is_stored(state[1]):
+            log.info("snapshot_ignored", session=session)
+            return None
+        found = state[1]
+        self._known.put(session, _Last(record.seq, found.entries, found.rewrites))
+        return found
+
+    async def _is_stored(self, state: SessionState) -> bool:
+        """Whether the entry that it was made from is in the log where it was."""
+        log_subject = subjects.session_log(state.session)
+        async for record in self._bus.read(subjects.SESSIONS, log_subject, start=state.last_seq, limit=1):
+            return record.seq == state.last_seq and record.headers.get("Fairlead-Id") == state.leaf
+        return False
+
+    async def forget(self, state: SessionState) -> None:
+        """Leave nothing of a session that is being deleted. May be repeated.
+
+        Raises:
+            BusUnavailableError: not done.
+        """
+        self._known.forget(state.session)
+        subject = subjects.snapshot(state.session)
+        # An owner that was stopped may be about to write the first one.
+        may_have = state.entries >= EVERY_ENTRIES
+        if may_have or await self._bus.last(subjects.SNAPSHOTS, subject) is not None:
+            await self._bus.publish(subject, b"", point="agent.delete_snapshot")
+
+
+def _state_in(record: Record) -> tuple[int, SessionState] | None:
+    try:
+        raw = zlib.decompress(record.data)
+        if _decode_head(raw).version != VERSION:
+            return None
+        found = _decode(raw)
+    except (zlib.error, msgspec.DecodeError):
+        return None
+    return found.first_seq, found.state
