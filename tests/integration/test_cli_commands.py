@@ -88,6 +88,24 @@ def test_a_conversation_is_edited_answered_again_navigated_and_forked(up: Fairle
     assert (about["title"], about["forked_from"]) == ("the other way", "tree")
 
 
+def test_a_conversation_is_compacted_and_shown_in_full_again(up: FairleadUp) -> None:
+    for words in ("one", "two", "three"):
+        up.cli("run", "--session", "long", words)
+    done = up.cli("sessions", "compact", "long", "--instructions", "keep the numbers")
+    assert (done.returncode, "tokens are now" in done.stderr) == (0, True), done.stderr
+    entries = up.api("GET", "/api/sessions/long/entries")["entries"]
+    made = next(each for each in entries if each["type"] == "compaction")
+    assert made["instructions"] == "keep the numbers"
+    assert made["summary"]
+    assert "> one" in up.cli("sessions", "show", "long").stdout
+    again = up.cli("run", "--session", "long", "four")
+    assert again.returncode == 0, again.stderr
+    undone = up.cli("sessions", "compact", "long", "--undo")
+    assert (undone.returncode, "shown again" in undone.stderr) == (0, True), undone.stderr
+    twice = up.cli("sessions", "compact", "long", "--undo")
+    assert (twice.returncode, "no compaction is in force" in twice.stderr) == (1, True), twice.stderr
+
+
 def test_an_entry_that_is_not_there_is_told_with_its_name(up: FairleadUp) -> None:
     up.cli("run", "--session", "no-entry", "one")
     for action in ("navigate", "regenerate", "fork"):

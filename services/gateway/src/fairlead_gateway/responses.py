@@ -45,6 +45,32 @@ class BranchChanged(msgspec.Struct, frozen=True, kw_only=True):
     leaf: str
 
 
+class ConversationCompacted(msgspec.Struct, frozen=True, kw_only=True):
+    """The model is shown a summary instead of the older messages.
+
+    Fields:
+        compaction: id of its entry. first_kept: of the first message that is still shown.
+        tokens_before, tokens_after: about, of the conversation.
+        by: the model that wrote the summary; empty: it was made without one.
+    """
+
+    seq: Seq
+    key: str
+    compaction: str
+    first_kept: str
+    tokens_before: int
+    tokens_after: int
+    by: str
+
+
+class CompactionUndone(msgspec.Struct, frozen=True, kw_only=True):
+    """The model is shown again what the summary of the entry `compaction` stood for."""
+
+    seq: Seq
+    key: str
+    compaction: str
+
+
 class MoveStored(msgspec.Struct, frozen=True, kw_only=True):
     """JetStream has stored the wish; the next calls go to `host`."""
 

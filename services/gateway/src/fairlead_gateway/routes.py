@@ -18,6 +18,7 @@ from fairlead_gateway.scheduling import routes as scheduling
 from fairlead_gateway.sessions import (
     approvals,
     branches,
+    compactions,
     prompts,
     run_retry,
     session_lookup,
@@ -206,6 +207,29 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         {202: responses.PromptStored},
         body=branches.LabelBody,
         problems=(404, 507),
+    ),
+    Operation(
+        "POST",
+        "/api/sessions/{session}/compact",
+        compactions.compact,
+        "show the model a summary instead of the older messages",
+        {200: responses.ConversationCompacted, 202: responses.PromptStored},
+        body=compactions.CompactBody,
+        body_required=False,
+        problems=(404, 409, 507),
+        details="All messages stay in the log. 202: the summary is still being written. 409: there is "
+        "nothing to summarise, or the request was taken back.",
+    ),
+    Operation(
+        "POST",
+        "/api/sessions/{session}/compact/undo",
+        compactions.undo,
+        "show the model again what a summary stood for",
+        {200: responses.CompactionUndone, 202: responses.PromptStored},
+        body=compactions.UndoCompactionBody,
+        body_required=False,
+        problems=(404, 409, 507),
+        details="What was said since stays. 409: no such summary is in force.",
     ),
     Operation(
         "POST",

@@ -201,6 +201,33 @@ def regenerate(session: str, entry: str | None, leaf: str | None, url: str | Non
     _change_branch(session, "regenerate", {"entry": entry} if entry else {}, leaf, url)
 
 
+@sessions.command("compact")
+@click.argument("session")
+@click.option("--instructions", default="", help="What the summary should look at in particular.")
+@click.option("--undo", is_flag=True, help="Take the last summary back: the model is shown all of it again.")
+@URL
+def compact(session: str, instructions: str, undo: bool, url: str | None) -> None:
+    """Show the model a summary instead of the older messages, which all stay in the log."""
+    from urllib.parse import quote
+
+    from fairlead.access import open_client
+
+    if undo and instructions:
+        raise click.UsageError("--undo takes no --instructions")
+    path = f"/api/sessions/{quote(session, safe='')}/compact"
+    body: dict[str, object] = {"instructions": instructions} if instructions else {}
+    answer = open_client(url).request("POST", f"{path}/undo" if undo else path, {} if undo else body)
+    if undo:
+        text = "the model is shown again what the summary stood for" if "compaction" in answer else ""
+    else:
+        text = (
+            f"about {answer['tokens_before']} tokens are now {answer['tokens_after']}"
+            if "compaction" in answer
+            else ""
+        )
+    click.echo(f"{session}: {text or 'accepted, still under way'}", err=True)
+
+
 @sessions.command("fork")
 @click.argument("session")
 @click.argument("entry", required=False)

@@ -124,7 +124,7 @@ async def label(request: Request) -> Response:
     wish = LabelEntryRequest(entry=body.entry, label=body.label, sender=principal_of(request).user)
     key = new_id()
     async with answering():
-        seq = await _store(gateway_of(request), _session(request), "label", wish, key)
+        seq = await store_request(gateway_of(request), _session(request), "label", wish, key)
     return json_response(PromptStored(seq=seq, key=key), 202)
 
 
@@ -148,7 +148,7 @@ async def _request(
     gateway, session = gateway_of(request), _session(request)
     key = chosen_key(key, request.headers.getlist("idempotency-key"))
     async with answering():
-        seq = await _store(gateway, session, action, wish, key)
+        seq = await store_request(gateway, session, action, wish, key)
     try:
         async with asyncio.timeout(CARRIED_OUT_WITHIN_S):
             done = await _outcome(gateway, session, seq)
@@ -164,8 +164,8 @@ def _field(reason: str) -> str | None:
     return name if colon and name in ("entry", "leaf") else None
 
 
-async def _store(gateway: Gateway, session: str, kind: str, wish: msgspec.Struct, key: str) -> int:
-    """Sequence of the mail; that of the first one if the same wish is sent again under the same key.
+async def store_request(gateway: Gateway, session: str, kind: str, wish: msgspec.Struct, key: str) -> int:
+    """Sequence of the notice; that of the first one if the same wish is sent again under the same key.
 
     Raises:
         Problem: 409, the key was used for another request; 404, there is no such session.

@@ -393,6 +393,17 @@ export interface Choice {
 }
 
 /**
+ * Body of `POST /api/sessions/{id}/compact`.
+ *
+ * Fields:
+ *     instructions: what the summary should look at in particular.
+ */
+export interface CompactBody {
+  instructions?: string;
+  key?: string | null;
+}
+
+/**
  * A person asked to compact the conversation.
  *
  * A `compaction` entry carries it out, or a `dropped` entry that names it says why not.
@@ -468,6 +479,13 @@ export interface CompactionPreparedEntry {
   usage?: Usage;
 }
 
+/** The model is shown again what the summary of the entry `compaction` stood for. */
+export interface CompactionUndone {
+  seq: number;
+  key: string;
+  compaction: string;
+}
+
 /** The model is shown again what the summary of `compaction` stood for. All later messages stay. */
 export interface CompactionUndoneEntry {
   type: "compaction_undone";
@@ -494,6 +512,24 @@ export interface CompletionUsage {
   completion_tokens: number;
   total_tokens: number;
   prompt_tokens_details: PromptTokens;
+}
+
+/**
+ * The model is shown a summary instead of the older messages.
+ *
+ * Fields:
+ *     compaction: id of its entry. first_kept: of the first message that is still shown.
+ *     tokens_before, tokens_after: about, of the conversation.
+ *     by: the model that wrote the summary; empty: it was made without one.
+ */
+export interface ConversationCompacted {
+  seq: number;
+  key: string;
+  compaction: string;
+  first_kept: string;
+  tokens_before: number;
+  tokens_after: number;
+  by: string;
 }
 
 /**
@@ -1946,6 +1982,12 @@ export interface TurnStart {
   run_id?: string;
   log_seq?: number;
   turn: number;
+}
+
+/** Body of `POST /api/sessions/{id}/compact/undo`. Without `compaction`: the one in force. */
+export interface UndoCompactionBody {
+  compaction?: string | null;
+  key?: string | null;
 }
 
 /** A file that comes with a prompt; `data` is base64. */
