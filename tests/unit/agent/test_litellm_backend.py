@@ -7,11 +7,21 @@ from typing import Any
 
 import pytest
 
+from fairlead_agent.models.families import family
 from fairlead_agent.models.interface import Finish, ModelError, ModelRequest
 from fairlead_agent.models.litellm_backend import LiteLLM
 from fairlead_agent.tools.tool_lists import ToolSchema
+from fairlead_agent.turn.context import Context, View
 from fairlead_agent.turn.streamed_reply import StreamedReply
-from fairlead_common.protocol.content import AssistantMessage, TextBlock, ThinkingBlock, UserMessage
+from fairlead_common.protocol.content import (
+    AssistantMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultMessage,
+    UserMessage,
+    text_outcome,
+)
+from fairlead_common.session_log.conversation import Item
 from tests.support.strict_model import StrictModel, call, calls, claude, refuse, said
 
 # litellm reads attributes that pydantic deprecates.
@@ -167,3 +177,52 @@ async def test_error_inside_a_stream_is_told_in_the_providers_words(server: Stri
     with pytest.raises(ModelError, match="on fire") as caught:
         await ask("openai/any")
     assert caught.value.kind == "retryable"
+
+
+def breakpoints(body: dict[str, Any]) -> list[str]:
+    """Where they are in a request as Anthropic gets it."""
+    found = [f"system.{n}" for n, each in enumerate(body["system"]) if "cache_control" in each]
+    for number, message in enumerate(body["messages"]):
+        marked = [n for n, block in enumerate(message["content"]) if "cache_control" in block]
+        found += [f"messages.{number}.{n}" for n in marked]
+    return found
+
+
+async def test_claude_is_told_where_to_cache_and_gets_its_thoughts_back(server: StrictModel) -> None:
+    name = "litellm/anthropic/claude-sonnet-4-5"
+    backend, context = LiteLLM(silence_s=lambda: 30.0), Context()
+    items = [Item("e0", UserMessage(content=[TextBlock(text="environment")])), Item("e1", USER)]
+    for number in range(3):
+        server.messages.append(
+            claude(
+                {"type": "thinking", "thinking": f"step {number}", "signature": f"S{number}"},
+                {"type": "tool_use", "id": f"toolu_{number}", "name": "read", "input": {}},
+                {"type": "tool_use", "id": f"toolu_{number}_2", "name": "read", "input": {}},
+                stop="tool_use",
+            )
+        )
+        context.update(items, View(family(name)))
+        request = ModelRequest(
+            model="anthropic/claude-sonnet-4-5",
+            messages=context.messages,
+            system="Be brief.",
+            tools=TOOLS,
+            thinking="high",
+            kept=context.kept,
+        )
+        reply = StreamedReply(f"m{number}", "host")
+        async for batch in backend.stream(request):
+            for piece in batch:
+                reply.add(piece)
+        message = reply.message(name)
+        items.append(Item(f"r{number}", message))
+        for each in message.tool_calls:
+            outcome = text_outcome("ok", "seen", is_error=False)
+            result = ToolResultMessage(call_id=each.call_id, name="read", outcome=outcome)
+            items.append(Item(f"{each.call_id}r", result))
+    assert server.refused == []
+    assert [breakpoints(body) for body in server.requests] == [
+        ["system.0", "messages.0.0", "messages.0.1"],
+        ["system.0", "messages.0.0", "messages.0.1", "messages.2.1"],
+        ["system.0", "messages.0.0", "messages.2.1", "messages.4.1"],
+    ]
