@@ -24,6 +24,8 @@ _ITEMS = {
     "reasoning": {"id", "summary", "encrypted_content", "content", "status"},
     "function_call": {"id", "status", "call_id", "name", "arguments"},
     "function_call_output": {"call_id", "output"},
+    "custom_tool_call": {"id", "status", "call_id", "name", "input"},
+    "custom_tool_call_output": {"call_id", "output"},
 }
 _THINKS = ("gpt-5", "o3", "o4")
 
@@ -59,6 +61,14 @@ def function_call(number: int, name: str, arguments: str) -> Json:
     }  # fmt: skip
 
 
+def custom_tool_call(number: int, name: str, text: str) -> Json:
+    """An output item: a call whose argument is as the model wrote it."""
+    return {
+        "type": "custom_tool_call", "id": f"ctc_{number}", "status": "completed",
+        "call_id": f"call_{number}", "name": name, "input": text,
+    }  # fmt: skip
+
+
 def events(*items: Json, end: str = "completed", **fields: Any) -> list[Json]:
     """The events of a whole response with these output items; `fields` are of the response at its end."""
     found: list[Json] = [{"type": "response.created", "response": {"status": "in_progress"}}]
@@ -88,6 +98,12 @@ def _item_events(index: int, item: Json) -> list[Json]:
             kind = "response.function_call_arguments"
             deltas = [{"type": f"{kind}.delta", "delta": item["arguments"], **about}]
             deltas.append({"type": f"{kind}.done", "arguments": item["arguments"], **about})
+        case "custom_tool_call":
+            started["input"] = ""
+            kind, text = "response.custom_tool_call_input", item["input"]
+            pieces = (text[: len(text) // 2], text[len(text) // 2 :])
+            deltas = [{"type": f"{kind}.delta", "delta": each, **about} for each in pieces]
+            deltas.append({"type": f"{kind}.done", "input": text, **about})
         case kind:
             raise ValueError(kind)
     return [
@@ -183,11 +199,13 @@ class StrictResponses:
             yield "Unsupported parameter: 'reasoning.effort' is not supported with this model."
         if "temperature" in body and thinks:
             yield "Unsupported parameter: 'temperature' is not supported with this model."
+        if not thinks and any(tool["type"] == "custom" for tool in body.get("tools", ())):
+            yield "Invalid value: 'custom'. Supported values are: 'function'."
         if "include" in body and not thinks:
             yield "Encrypted content is not supported with this model."
 
     def _input_problems(self, items: list[Json]) -> Iterable[str]:
-        calls: set[str] = set()
+        calls: dict[str, str] = {}  # their kinds by id
         answered: set[str] = set()
         for number, item in enumerate(items):
             where, kind = f"input[{number}]", item.get("type", "")
@@ -202,13 +220,13 @@ class StrictResponses:
                 yield from self._reasoning_problems(items, number)
             elif kind == "message":
                 yield from _content_problems(item, where)
-            elif kind == "function_call":
-                calls.add(item["call_id"])
-            elif item["call_id"] not in calls:
-                yield f"No tool call found for function call output with call_id {item['call_id']}."
+            elif kind in ("function_call", "custom_tool_call"):
+                calls[item["call_id"]] = kind
+            elif f"{calls.get(item['call_id'])}_output" != kind:
+                yield f"No tool call found for {kind} with call_id {item['call_id']}."
             else:
                 answered.add(item["call_id"])
-        for missing in sorted(calls - answered):
+        for missing in sorted(calls.keys() - answered):
             yield f"No tool output found for function call {missing}."
 
     def _reasoning_problems(self, items: list[Json], number: int) -> Iterable[str]:

@@ -23,7 +23,14 @@ from fairlead_common.protocol.content import (
     Usage,
 )
 from fairlead_common.session_log.conversation import Item
-from tests.support.strict_responses import StrictResponses, events, function_call, message, reasoning
+from tests.support.strict_responses import (
+    StrictResponses,
+    custom_tool_call,
+    events,
+    function_call,
+    message,
+    reasoning,
+)
 from tests.unit.agent.conversations import CONVERSATIONS, HERE, call, fetch, result, said, seen
 
 GPT = "gpt-5.1"
@@ -276,3 +283,49 @@ async def test_a_call_of_a_reply_without_items_is_written_anew(server: StrictRes
         {"type": "function_call", "call_id": "m_1", "name": "read", "arguments": '{"path":"x"}'},
         {"type": "function_call_output", "call_id": "m_1", "output": "(nothing)"},
     ]
+
+
+PATCH = '*** Begin Patch\n*** Add File: a.py\n+print("\\u00e9 \U0001f600")\n*** End Patch\n'
+PATCHING = ToolSchema(
+    name="apply_patch",
+    description="Change files.",
+    parameters={"type": "object", "properties": {"patch": {"type": "string"}}, "required": ["patch"]},
+)
+
+
+async def test_a_patch_is_written_as_it_stands(server: StrictResponses) -> None:
+    server.answers = [events(reasoning(1, "hm"), custom_tool_call(2, "apply_patch", PATCH))]
+    tools = [*TOOLS, PATCHING]
+    reply = await ask(server, tools=tools)
+    (made,) = reply.tool_calls
+    assert (made.name, made.arguments, reply.stop_reason) == ("apply_patch", {"patch": PATCH}, "tool_use")
+    done = msgspec.structs.replace(result(0, "ok"), call_id=made.call_id, provider_id=made.provider_id)
+    foreign = AssistantMessage(content=[call(9, "apply_patch", patch=PATCH)], model="anthropic/claude-x")
+    asked: list[Message] = [said("hi"), stored(reply), done, said("again"), foreign, result(9, "ok")]
+    assert (await ask(server, *asked, tools=tools)).text == "done"
+    assert server.refused == []
+    sent = server.requests[-1]
+    read, patching = sent["tools"]
+    assert (read["type"], patching["type"], patching["format"]["syntax"]) == ("function", "custom", "lark")
+    own, other = (item for item in sent["input"] if item["type"] == "custom_tool_call")
+    assert (own["id"], own["input"], other["call_id"], other["input"]) == ("ctc_2", PATCH, "m_9", PATCH)
+    assert [item["type"] for item in sent["input"]].count("custom_tool_call_output") == 2
+
+
+async def test_a_patch_is_an_argument_as_any_other_for_models_before_gpt_5(server: StrictResponses) -> None:
+    foreign = AssistantMessage(content=[call(9, "apply_patch", patch=PATCH)], model="anthropic/claude-x")
+    await ask(server, said("hi"), foreign, result(9, "ok"), model="gpt-4.1", tools=[PATCHING])
+    assert server.refused == []
+    assert server.requests[-1]["tools"][0]["type"] == "function"
+    assert [item["type"] for item in server.requests[-1]["input"]][1] == "function_call"
+
+
+async def test_a_patch_that_the_limit_cut_is_no_call(server: StrictResponses) -> None:
+    whole = events(
+        custom_tool_call(2, "apply_patch", PATCH),
+        end="incomplete",
+        incomplete_details={"reason": "max_output_tokens"},
+    )
+    server.answers = [[*whole[:3], whole[-1]]]
+    (made,) = (await ask(server, tools=[PATCHING])).tool_calls
+    assert made.arguments is None

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from fairlead_agent.models.freeform_tools import CLOSED, escaped, opened, takes_freeform
 from fairlead_agent.models.interface import (
     MAX_CACHE_KEY_CHARS,
     BackEndSetup,
@@ -27,7 +28,13 @@ from fairlead_agent.models.thinking import effort, most_output
 from fairlead_common.config.models import OPENAI_URL
 from fairlead_common.protocol.content import StopReason, Usage
 
-_KINDS: Final = {"reasoning": "thinking", "message": "text", "function_call": "tool_call"}
+_KINDS: Final = {
+    "reasoning": "thinking",
+    "message": "text",
+    "function_call": "tool_call",
+    "custom_tool_call": "tool_call",
+}
+_CALLED: Final = ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta")
 
 
 class _Item(msgspec.Struct):
@@ -115,7 +122,8 @@ class Responses:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
         """See `ModelBackend.stream`."""
-        sent = body(request, self._facts(request.model), await encode_messages(request))
+        messages = await encode_messages(request, freeform=takes_freeform(request.model))
+        sent = body(request, self._facts(request.model), messages)
         async for pieces in _pieces(self._provider.events("/responses", sent)):
             yield pieces
 
@@ -138,7 +146,7 @@ def body(request: ModelRequest, facts: ModelFacts, messages: bytes) -> bytes:
         options["temperature"] = request.temperature
     parts = [msgspec.json.encode(accepted(options, request))[:-1], b',"input":[', messages, b"]"]
     if request.tools:
-        parts += [b',"tools":', encode_tools(request.tools)]
+        parts += [b',"tools":', encode_tools(request.tools, freeform=takes_freeform(request.model))]
     return b"".join([*parts, b"}"])
 
 
@@ -152,7 +160,7 @@ async def _pieces(events: AsyncGenerator[list[bytes]]) -> AsyncIterator[list[Pie
                 continue
             event = _parse(payload)
             refused = refused or event.type == "response.refusal.delta"
-            called = called or event.type == "response.function_call_arguments.delta"
+            called = called or event.type in _CALLED
             found += _more(event)
             if event.type in ("response.completed", "response.incomplete") and event.response is not None:
                 ended = event.response
@@ -186,7 +194,14 @@ def _more(event: _Event) -> list[Piece]:
             item = _item(event.item)
             if item.type == "function_call":
                 return [ToolCallPiece(event.output_index, "", item.call_id, item.name)]
+            if item.type == "custom_tool_call":
+                begun = opened(item.name or "")
+                return [ToolCallPiece(event.output_index, begun, item.call_id, item.name)]
             return []
+        case "response.custom_tool_call_input.delta" if event.delta:
+            return [ToolCallPiece(event.output_index, escaped(event.delta))]
+        case "response.custom_tool_call_input.done":
+            return [ToolCallPiece(event.output_index, CLOSED)]
         case "response.function_call_arguments.delta" if event.delta:
             return [ToolCallPiece(event.output_index, event.delta)]
         case "response.output_item.done":

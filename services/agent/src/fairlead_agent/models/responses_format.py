@@ -11,6 +11,8 @@ from typing import Final
 import msgspec
 
 from fairlead_agent.lru import LruCache
+from fairlead_agent.models.freeform_tools import described
+from fairlead_agent.models.freeform_tools import freeform as freeform_tool
 from fairlead_agent.models.interface import LoadedImage, ModelRequest, load_images
 from fairlead_agent.tools.tool_lists import ToolSchema
 from fairlead_common.protocol.content import (
@@ -31,49 +33,79 @@ _MAX_TOOL_LISTS: Final = 100
 
 _encode = msgspec.json.encode
 Wire = dict[str, object]
-_tools: LruCache[int, tuple[Sequence[ToolSchema], bytes]] = LruCache(_MAX_TOOL_LISTS)  # by identity
+
+
+class _Item(msgspec.Struct):
+    type: str = ""
+
+
+_type = msgspec.json.Decoder(_Item).decode
+_tools: LruCache[tuple[int, bool], tuple[Sequence[ToolSchema], bytes]] = LruCache(_MAX_TOOL_LISTS)
+
+
+class CallIds:
+    """The calls of a conversation.
+
+    Fields:
+        ids: by our id of a call, the one that it has in this format.
+        written: ids of ours of calls whose argument the model wrote as it stands.
+    """
+
+    def __init__(self) -> None:
+        self.ids: dict[str, str] = {}
+        self.written: set[str] = set()
 
 
 def convert_to_llm(
-    messages: Sequence[Message], images: Mapping[str, LoadedImage], ids: dict[str, str] | None = None
+    messages: Sequence[Message],
+    images: Mapping[str, LoadedImage],
+    calls: CallIds | None = None,
+    *,
+    freeform: bool = False,
 ) -> list[list[Wire | msgspec.Raw]]:
     """The messages in this format; for each of `messages` the items that stand for it.
 
     Args:
         images: by name of the object, those of `messages`.
-        ids: by call that came before, the id that it has in this format; those of `messages` are added.
+        calls: those that came before; those of `messages` are added.
+        freeform: calls of other models are shown as the model would write them, see `freeform_tools.py`.
     """
-    ids = {} if ids is None else ids
+    calls = CallIds() if calls is None else calls
     made: list[list[Wire | msgspec.Raw]] = []
     for message in messages:
         match message:
             case AssistantMessage():
-                made.append(_reply(message, ids))
+                made.append(_reply(message, calls, freeform=freeform))
             case ToolResultMessage():
-                call_id = ids.get(message.call_id) or message.provider_id or message.call_id
+                call_id = calls.ids.get(message.call_id) or message.provider_id or message.call_id
+                kind = "custom_tool_call" if message.call_id in calls.written else "function_call"
                 output = _output(message.outcome.content, images)
-                made.append([{"type": "function_call_output", "call_id": call_id, "output": output}])
+                made.append([{"type": f"{kind}_output", "call_id": call_id, "output": output}])
             case _:
                 parts = [_part(block, images) for block in blocks_of(message)]
                 made.append([{"type": "message", "role": "user", "content": parts}])
     return made
 
 
-def encode_tools(tools: Sequence[ToolSchema]) -> bytes:
+def encode_tools(tools: Sequence[ToolSchema], *, freeform: bool = False) -> bytes:
     """What may be called, as JSON; the same list is encoded once."""
-    known = _tools.get(id(tools))
+    known = _tools.get((id(tools), freeform))
     if known is None or known[0] is not tools:
-        # Strict schemas would have to name every property as required.
-        wires = [{"type": "function", **msgspec.structs.asdict(tool), "strict": False} for tool in tools]
-        known = _tools.put(id(tools), (tools, _encode(wires)))
+        wires = [(described(tool) if freeform else None) or _function(tool) for tool in tools]
+        known = _tools.put((id(tools), freeform), (tools, _encode(wires)))
     return known[1]
 
 
-async def encode_messages(request: ModelRequest) -> bytes:
+def _function(tool: ToolSchema) -> Wire:
+    # Strict schemas would have to name every property as required.
+    return {"type": "function", **msgspec.structs.asdict(tool), "strict": False}
+
+
+async def encode_messages(request: ModelRequest, *, freeform: bool = False) -> bytes:
     """The conversation of a request as JSON, joined by commas; only what is new is encoded."""
     kept = request.kept.get(_KEPT)
-    if not isinstance(kept, _Encoded):
-        kept = request.kept[_KEPT] = _Encoded()
+    if not isinstance(kept, _Encoded) or kept.freeform != freeform:
+        kept = request.kept[_KEPT] = _Encoded(freeform=freeform)
     await kept.update(request)
     return b",".join(piece for piece in kept.pieces if piece)
 
@@ -85,10 +117,11 @@ class _Encoded:
         pieces: JSON, one for each of `messages`; empty where nothing is sent.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, freeform: bool) -> None:
+        self.freeform = freeform
         self.messages: list[Message] = []
         self.pieces: list[bytes] = []
-        self.ids: dict[str, str] = {}
+        self.calls = CallIds()
 
     async def update(self, request: ModelRequest) -> None:
         pairs = enumerate(zip(self.messages, request.messages, strict=False))
@@ -97,18 +130,20 @@ class _Encoded:
         new = request.messages[same:]
         images = await load_images(new, request.fetch)
         self.messages[same:] = new
-        made = convert_to_llm(new, images, self.ids)
+        made = convert_to_llm(new, images, self.calls, freeform=self.freeform)
         self.pieces[same:] = [b",".join(map(_encode, items)) for items in made]
 
 
-def _reply(message: AssistantMessage, ids: dict[str, str]) -> list[Wire | msgspec.Raw]:
+def _reply(message: AssistantMessage, calls: CallIds, *, freeform: bool) -> list[Wire | msgspec.Raw]:
     items: list[Wire | msgspec.Raw] = []
     content = list(message.content)
     while content and isinstance(content[-1], ThinkingBlock):  # refused without what followed it
         content.pop()
     for block in content:
         if isinstance(block, ToolCallBlock):
-            ids[block.call_id] = block.provider_id or block.call_id
+            calls.ids[block.call_id] = block.provider_id or block.call_id
+            if _is_written(block, freeform=freeform):
+                calls.written.add(block.call_id)
         if block.provider is not None:
             items += block.provider.items
             continue
@@ -116,11 +151,14 @@ def _reply(message: AssistantMessage, ids: dict[str, str]) -> list[Wire | msgspe
             case TextBlock(text=text) if text:
                 words = [{"type": "output_text", "text": text}]
                 items.append({"type": "message", "role": "assistant", "content": words})
+            case ToolCallBlock(name=name) if block.call_id in calls.written:
+                about = {"call_id": calls.ids[block.call_id], "name": name, "input": _argument(block)}
+                items.append({"type": "custom_tool_call", **about})
             case ToolCallBlock(name=name, arguments=arguments):
                 items.append(
                     {
                         "type": "function_call",
-                        "call_id": ids[block.call_id],
+                        "call_id": calls.ids[block.call_id],
                         "name": name,
                         "arguments": _encode(arguments or {}).decode(),
                     }
@@ -128,6 +166,19 @@ def _reply(message: AssistantMessage, ids: dict[str, str]) -> list[Wire | msgspe
             case TextBlock() | ThinkingBlock():  # thoughts of another model: they mean nothing to this one
                 pass
     return items
+
+
+def _is_written(call: ToolCallBlock, *, freeform: bool) -> bool:
+    """Whether the call is one whose argument the model wrote as it stands, or would have."""
+    if call.provider is not None:
+        return any(_type(item).type == "custom_tool_call" for item in call.provider.items)
+    return freeform and isinstance(_argument(call), str)
+
+
+def _argument(call: ToolCallBlock) -> object:
+    """The one argument of a tool that can be called so."""
+    found = freeform_tool(call.name)
+    return (call.arguments or {}).get(found.argument) if found else None
 
 
 def _output(content: Sequence[ContentBlock], images: Mapping[str, LoadedImage]) -> str | list[Wire]:
