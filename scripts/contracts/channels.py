@@ -18,6 +18,7 @@ from fairlead_common.protocol.credentials import (
     SealingKeys,
 )
 from fairlead_common.protocol.events import LiveEvent
+from fairlead_common.protocol.known_models import KnownModels
 from fairlead_common.protocol.messages import (
     Abort,
     Compact,
@@ -282,6 +283,7 @@ _SERVICES: Final = (
         dict[str, object],
     ),
     _request("agentModels", s.AGENT_MODELS, "whether the models of agents answer", None, ModelStates),
+    _request("agentKnownModels", s.AGENT_KNOWN_MODELS, "which models there are", None, KnownModels),
     _request(
         "agentCredentials",
         s.AGENT_CREDENTIALS,

@@ -79,6 +79,7 @@ def test_the_rendered_block_is_taken_by_the_server_and_has_no_deny_list(tmp_path
         ("$JS.API.DIRECT.GET.KV_config", {"agent"}),
         ("fairlead.agent.configuration", {"gateway", "scheduler", "executor"}),
         ("fairlead.agent.models", {"gateway"}),
+        ("fairlead.agent.known_models", {"gateway"}),
         ("fairlead.agent.overrides", set()),
         ("$KV.credentials.key", set()),
         ("$KV.workspaces.agent.main", {"agent"}),

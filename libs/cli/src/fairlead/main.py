@@ -32,6 +32,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "backup": ("backup", "Back up everything into one file."),
     "restore": ("restore", "Restore a backup."),
     "config": ("config", "Read and change the configuration."),
+    "models": ("models", "List models: windows, prices, what they can do."),
     "credentials": ("credentials", "Store keys of model providers, encrypted, and test them."),
     "nats": ("nats", "Show how to connect to NATS, and manage users for other systems."),
     "version": ("version", "Show versions."),

@@ -15,6 +15,7 @@ from fairlead_agent.policy.grants import Grants
 from fairlead_agent.projections.lists import Projections
 from fairlead_agent.responders.credentials import CredentialResponder
 from fairlead_agent.responders.inquiries import Inquiries
+from fairlead_agent.responders.known_models import KnownModelsResponder
 from fairlead_agent.responders.plain_calls import PlainCalls
 from fairlead_agent.responders.workspace_gc import WorkspaceGcResponder
 from fairlead_agent.session.log_readers import LogReaders
@@ -79,6 +80,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
         Inquiries(bus, config, registry).run,
         CredentialResponder(bus, config, registry, stored).run,
         PlainCalls(bus, config, registry).run,
+        KnownModelsResponder(bus, config, registry).run,
         registry.discovery.run,
         models,
     ]

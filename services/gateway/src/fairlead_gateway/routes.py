@@ -5,8 +5,9 @@ from typing import Final
 from starlette.requests import Request
 
 from fairlead_common.protocol.credentials import NAME_PATTERN, RECIPIENT_PATTERN
+from fairlead_common.protocol.known_models import KnownModels
 from fairlead_common.protocol.projections import Session
-from fairlead_gateway import credentials, responses
+from fairlead_gateway import credentials, models, responses
 from fairlead_gateway.events import change_stream, event_stream
 from fairlead_gateway.events.event_types import SESSION_EVENT
 from fairlead_gateway.http import downloads, health, login
@@ -323,6 +324,13 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         kind="text/event-stream",
     ),
     Operation("GET", "/api/agents", health.agents, "the configured agents", {200: responses.AgentList}),
+    Operation(
+        "GET",
+        "/api/models",
+        models.listing,
+        "models that are configured or that providers list: what is known of each, and from where",
+        {200: KnownModels},
+    ),
     Operation(
         "GET",
         "/api/credentials",

@@ -84,6 +84,7 @@ def gateway() -> Rights:
             *(f"{subject}.*" for subject in mail),
             "fairlead.api.>",
             s.AGENT_MODELS,
+            s.AGENT_KNOWN_MODELS,
             s.AGENT_CREDENTIALS,
             s.CREDENTIALS_CHANGED,
             f"{_CREDENTIALS}.sealed.>",  # it writes what only their recipients can open, and reads none of it
@@ -181,6 +182,7 @@ def agent(others: Others = NOBODY) -> Rights:
             s.AGENT_CONFIGURATION,
             s.AGENT_OVERRIDES,
             s.AGENT_MODELS,
+            s.AGENT_KNOWN_MODELS,
             s.AGENT_CREDENTIALS,
             s.CREDENTIALS_CHANGED,
             s.MODEL_ASK,

@@ -10,6 +10,7 @@ import msgspec
 
 from fairlead_agent.models.table import UNKNOWN, ModelFacts, Prices, facts_of
 from fairlead_common.config.models import ModelEntry, ModelsConfig, parse_model
+from fairlead_common.protocol.known_models import FactSource
 
 _VENDOR_OF_KIND: Final = {"openai": "openai", "responses": "openai", "anthropic": "anthropic", "litellm": ""}
 _FREE: Final = (Prices(input=0, output=0),)
@@ -27,11 +28,42 @@ def known_facts(models: ModelsConfig, name: str, listed: ModelFacts = UNKNOWN) -
     Raises:
         InvalidInputError: the name has none of the known forms.
     """
-    backend, model = parse_model(name, back_ends=models.named)
-    known = DEMO if backend == "demo" else facts_of(*_vendor(models, backend, model))
-    known = _over(listed, known)
+    known = _over(listed, _of_table(models, name))
     entry = models.entries.get(name)
     return known if entry is None else _with_entry(known, entry)
+
+
+def sources_of(models: ModelsConfig, name: str, listed: ModelFacts = UNKNOWN) -> dict[str, FactSource]:
+    """By field of `ModelEntry`: where what is known of it is from. Otherwise as `known_facts`."""
+    entry = models.entries.get(name, ModelEntry())
+    found: dict[str, FactSource] = {}
+    layers: tuple[tuple[FactSource, ModelFacts], ...] = (
+        ("provider", listed),
+        ("table", _of_table(models, name)),
+    )
+    for field in ModelEntry.__struct_fields__:
+        if getattr(entry, field) is not None:
+            found[field] = "configuration"
+        elif (source := next((source for source, facts in layers if _says(facts, field)), None)) is not None:
+            found[field] = source
+    return found
+
+
+def _of_table(models: ModelsConfig, name: str) -> ModelFacts:
+    backend, model = parse_model(name, back_ends=models.named)
+    return DEMO if backend == "demo" else facts_of(*_vendor(models, backend, model))
+
+
+def _says(facts: ModelFacts, field: str) -> bool:
+    match field:
+        case "context_window":
+            return facts.input_tokens is not None
+        case "max_output_tokens":
+            return facts.output_tokens is not None
+        case "vision" | "thinking":
+            return getattr(facts, field) is not None
+        case _:  # prices come together
+            return bool(facts.prices)
 
 
 def _vendor(models: ModelsConfig, backend: str, model: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ import msgspec
 from fairlead_agent.models.table import ModelFacts, Prices
 
 Server = Literal["", "ollama", "lmstudio", "llamacpp"]  # those that say more elsewhere than in their list
-Told = Mapping[str, Any]
+_Row = Mapping[str, Any]
 
 _OWNERS: Final[dict[str, Server]] = {
     "library": "ollama",
@@ -77,7 +77,7 @@ def llamacpp_served(raw: bytes) -> ModelFacts:
     return ModelFacts(input_tokens=window, vision=vision if isinstance(vision, bool) else None)
 
 
-def _facts(row: Told) -> ModelFacts:
+def _facts(row: _Row) -> ModelFacts:
     top = row.get("top_provider")
     top = top if isinstance(top, dict) else {}
     windows = ("max_model_len", "context_length", "max_context_length", "context_window", "max_input_tokens")
@@ -124,7 +124,7 @@ def _prices(pricing: object) -> tuple[Prices, ...]:
     return (Prices(**found),) if {"input", "output"} <= found.keys() else ()  # type: ignore[arg-type]
 
 
-def _rows(raw: bytes) -> list[Told]:
+def _rows(raw: bytes) -> list[_Row]:
     told: object = _decoded(raw)
     rows = told.get("data") if isinstance(told, dict) else told
     if not isinstance(rows, list):
@@ -132,11 +132,11 @@ def _rows(raw: bytes) -> list[Told]:
     return [row for row in _dicts(rows) if isinstance(row.get("id"), str)][:MAX_LISTED]
 
 
-def _dicts(rows: object) -> list[Told]:
+def _dicts(rows: object) -> list[_Row]:
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
-def _object(raw: bytes) -> Told:
+def _object(raw: bytes) -> _Row:
     try:
         found = _decoded(raw)
     except ValueError:

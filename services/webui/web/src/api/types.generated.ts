@@ -1038,6 +1038,66 @@ export interface Jobs {
   next: string | null;
 }
 
+/**
+ * What is known of one model. What is None is unknown.
+ *
+ * Fields:
+ *     name: as it is configured, `<provider>/<model>`.
+ *     context_window, max_output_tokens: tokens.
+ *     *_usd_per_mtok: dollars per million tokens; of small requests, where large ones cost more.
+ *     vision: whether it takes images. thinking: whether it can be told how hard to think.
+ *     thinking_levels: which levels it knows, as far as that is known.
+ *     sources: by field, where its value is from: the model's entry in the configuration, what its provider
+ *         says, or the bundled table.
+ *     unknown: fields that nothing is known of.
+ *     listed: whether its provider lists it; False also where it was not heard.
+ *     used_by: agents, as `<agent>` or `<agent> (heartbeat)`, `default`, and roles as `role:<role>`.
+ */
+export interface KnownModel {
+  name: string;
+  provider: string;
+  context_window: number | null;
+  max_output_tokens: number | null;
+  input_usd_per_mtok: number | null;
+  output_usd_per_mtok: number | null;
+  cached_input_usd_per_mtok: number | null;
+  vision: boolean | null;
+  thinking: boolean | null;
+  thinking_levels: string[];
+  sources: Record<string, "configuration" | "provider" | "table">;
+  unknown: string[];
+  listed: boolean;
+  used_by: string[];
+}
+
+/**
+ * The answer of the agent service on `fairlead.agent.known_models`.
+ *
+ * Fields:
+ *     models: those that are used first, then by name.
+ *     left_out: how many more providers list.
+ */
+export interface KnownModels {
+  models: KnownModel[];
+  providers: KnownProvider[];
+  left_out: number;
+}
+
+/**
+ * A provider that is configured, or that has a key or an address in the environment.
+ *
+ * Fields:
+ *     kind: as in `models.providers.<name>.kind`; `demo`; or `extension`, a back end of another package.
+ *     models: how many it lists.
+ *     problem: why it lists none; empty: it was heard, or is not asked (`litellm`, `demo`, `extension`).
+ */
+export interface KnownProvider {
+  name: string;
+  kind: string;
+  models: number;
+  problem: string;
+}
+
 /** Body of `POST /api/sessions/{id}/label`. An empty label takes the name away. */
 export interface LabelBody {
   entry: string;
