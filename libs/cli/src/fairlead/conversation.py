@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, TextIO
 from fairlead.client import GatewayClient, RequestRefusedError, ServerSentEvent, UnreachableError
 from fairlead.transcript import Transcript
 from fairlead_common.installation.errors import BY_OUTCOME, NOT_APPROVED, OK, TIMED_OUT, CommandError
+from fairlead_common.protocol.custom_entries import MODEL_FALLBACK
 from fairlead_common.protocol.ids import new_id
 
 Format = Literal["text", "json", "stream-json"]
@@ -185,6 +186,8 @@ class Conversation:
         if entry.get("type") == "run_end" and entry.get("outcome") == "waiting_provider":
             at = datetime.fromtimestamp(entry.get("retry_at", 0) / 1000).astimezone()
             self._say(f"waiting for the provider until {at:%H:%M:%S}: {entry.get('error')}")
+        if entry.get("type") == "custom" and entry.get("name") == MODEL_FALLBACK:
+            self._say(str(entry.get("data", {}).get("text", "")))
         for block in message.get("content", []) if message.get("role") == "assistant" else []:
             if block["type"] == "tool_call":
                 self._say(f"-> {block['name']} {_brief(block.get('arguments'))}")

@@ -39,6 +39,8 @@ class AgentConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
     Fields:
         model: `demo`, `openai/<model>`, `anthropic/<model>`, `<provider>/<model>` with a provider of
             `models.providers`, or `litellm/<provider>/<model>`.
+        fallbacks: models that are asked, in order, when `model` does not answer, for the rest of that turn;
+            not where a prompt or the session asks for a model.
         workspace: absolute path on the tool host, or a name under its workspace folder;
             empty: the host's default workspace.
         host: label of the tool host; empty: wherever the workspace was placed first.
@@ -64,6 +66,7 @@ class AgentConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     description: str = ""
     model: str = ""
+    fallbacks: Annotated[list[str], msgspec.Meta(max_length=8)] = []
     system_prompt: str = ""
     mode: Mode = "ask"
     workspace: str = ""

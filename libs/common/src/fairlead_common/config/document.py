@@ -144,6 +144,7 @@ def model_problems(config: Config, *, has_all_providers: bool = True) -> dict[st
         named["gateway.openai.task_model"] = task_model
     for name, profile in config.agents.items():
         named[f"agents.{name}.model"] = profile.model or config.models.default
+        named |= {f"agents.{name}.fallbacks[{n}]": each for n, each in enumerate(profile.fallbacks)}
         named[f"agents.{name}.heartbeat.model"] = profile.heartbeat.model or config.models.default
     for role in config.models.roles.__struct_fields__:
         named[f"models.roles.{role}"] = getattr(config.models.roles, role) or config.models.default

@@ -19,6 +19,9 @@ BUDGET_WARNING: Final = "budget_warning"
 # Data: level. Thinking level from here on.
 THINKING: Final = "thinking"
 
+# Data: model, fallback, text. From here on a fallback answers in this run, since the wanted model does not.
+MODEL_FALLBACK: Final = "model_fallback"
+
 SYSTEM_PREFIX: Final = "System: "
 # A chat whose client sends all of it becomes one prompt: the first of these lines, what was said before, the
 # second of these lines, and the message to answer, each behind an empty line.

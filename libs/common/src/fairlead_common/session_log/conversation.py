@@ -43,6 +43,7 @@ class Run:
     aborting: bool = False
     abort_reason: str = ""
     spoken: bool = False  # something was said in it, or in the run that it resumes
+    fallback: str = ""  # model that people were told of, which answers instead of the wanted one
     heartbeat: bool = False  # no one asked
     quiet: bool = False  # and the answer was that all is well
     lines: int = 0  # system events that were said in it

@@ -10,7 +10,7 @@ from fairlead_common.protocol.content import (
     ToolResultMessage,
     UserMessage,
 )
-from fairlead_common.protocol.custom_entries import DELIVERY, HEARTBEAT_OK, SYSTEM_PREFIX
+from fairlead_common.protocol.custom_entries import DELIVERY, HEARTBEAT_OK, MODEL_FALLBACK, SYSTEM_PREFIX
 from fairlead_common.protocol.entries import (
     ApprovalEntry,
     ApprovalRequestEntry,
@@ -157,6 +157,8 @@ class SessionState(BranchFold):
             self.wakes.note(entry)
         elif entry.name == HEARTBEAT_OK and self.run is not None:
             self.run.quiet = True
+        elif entry.name == MODEL_FALLBACK and self.run is not None:
+            self.run.fallback = str(entry.data.get("fallback", ""))
         elif entry.name == DELIVERY:
             self.preview = str(entry.data.get("text", ""))[:120] or self.preview
 

@@ -11,6 +11,7 @@ import structlog
 
 from fairlead_agent.models.discovery import Discovery, ListsModels
 from fairlead_agent.models.facts import known_facts
+from fairlead_agent.models.failed_models import FailedModels
 from fairlead_agent.models.interface import BackEndSetup, ModelBackend
 from fairlead_agent.models.mending import Mending
 from fairlead_agent.models.table import ModelFacts
@@ -63,6 +64,7 @@ class Registry:
         self._config = config
         self._environ = os.environ if environ is None else environ
         self.mending = Mending()
+        self.failed = FailedModels()
         self._stored = stored
         self._made: dict[str, tuple[ProviderConfig | None, str, ModelBackend]] = {}
         self.discovery = Discovery()

@@ -22,13 +22,14 @@ from fairlead_agent.tools.session_tools import SessionTools
 from fairlead_agent.tools.tool_lists import ToolList, encode_list
 from fairlead_agent.turn import left_out
 from fairlead_agent.turn.context import BYTES_PER_TOKEN, CONTINUE, View, begun_ms
+from fairlead_agent.turn.fallbacks import may_pass_on, models_of, notice, to_tell
 from fairlead_agent.turn.job_context import first_shown
 from fairlead_agent.turn.streamed_reply import StreamedReply
 from fairlead_agent.turn.streamed_request import StreamedRequest
 from fairlead_agent.turn.system_prompt import opening, system_prompt
 from fairlead_common.config import AgentConfig
 from fairlead_common.errors import FairleadError, NotFoundError
-from fairlead_common.protocol.entries import MessageEntry, Placement
+from fairlead_common.protocol.entries import CustomEntry, MessageEntry, Placement
 from fairlead_common.protocol.events import Retry, TurnStart
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.service.live_config import LiveConfig
@@ -80,16 +81,55 @@ class ModelTurn:
             BudgetReachedError: a limit on what models cost is reached.
         """
         self.cause = left_out.NOTHING
-        model_name, _ = self.model(profile)
-        await self._registry.look_up(model_name)
-        request = await self._request(agent, profile, model_name)
+        wanted = chosen_model(self._state, profile, self._config.current.models.roles)
         run_id = self._run_id
         turn = self._state.run.turns + 1 if self._state.run else 1
         await self._owner.show(TurnStart(run_id=run_id, log_seq=self._state.last_seq, turn=turn))
         self._interrupted = False
+        models = self._registry.failed.last(models_of(wanted, profile))
+        errors: list[ModelError] = []
+        for left, name in zip(reversed(range(len(models))), models, strict=True):
+            told = None
+            if name != wanted.name and (self._state.run is None or self._state.run.fallback != name):
+                told = notice(wanted.name, name, str(errors[-1]) if errors else "")
+            try:
+                await self._ask(agent, profile, name, has_fallback=left > 0, told=told)
+                return
+            except ModelError as error:
+                errors.append(error)
+                if not may_pass_on(error) or self._aborting:
+                    raise
+                if not left:
+                    raise to_tell(errors) from error
+                self._registry.failed.note(name, error)
+                log.warning("model_failed_over", model=name, code=error.code)
+            if self._interrupted:
+                return
+
+    async def _ask(
+        self,
+        agent: str,
+        profile: AgentConfig,
+        model_name: str,
+        *,
+        has_fallback: bool,
+        told: CustomEntry | None,
+    ) -> None:
+        """Ask one model, with retries, and append its message.
+
+        Args:
+            has_fallback: another model is asked after this one.
+            told: what people are told before its answer.
+
+        Raises:
+            ModelError, BudgetReachedError: as `run`.
+        """
+        await self._registry.look_up(model_name)
+        request = await self._request(agent, profile, model_name)
         spend: Spend | None = None
         # A run that waits for its provider asks once, and is parked again.
         retries = 0 if self._state.provider_away_ms else self._config.current.models.retries
+        retries = min(retries, 1) if has_fallback else retries
         for attempt in range(retries + 1):
             if spend is None or spend.is_over:
                 spend = await self._reserved(agent, profile, model_name, request[0])
@@ -117,6 +157,8 @@ class ModelTurn:
                 await spend.cut(reply.size_chars, reply.lasted_s)
                 return
             message = reply.message(model_name, self._registry.facts(model_name))
+            if told is not None:
+                await self._owner.append(told)
             await self._owner.append(MessageEntry(id=reply.message_id, message=message, reservation=spend.id))
             await spend.replied()
             return

@@ -152,6 +152,8 @@ function foldCustom(view: View, entry: Entry & { type: "custom" }): View {
   switch (entry.name) {
     case "system_event":
       return withItem(view, { kind: "note", id: entry.id, ts: entry.ts ?? 0, text: `System: ${text}` });
+    case "model_fallback":
+      return withNote(view, entry, text);
     case "delivery":
       return withItem(view, { kind: "note", id: entry.id, ts: entry.ts ?? 0, text: `${text}${source}` });
     case "heartbeat_ok": {
