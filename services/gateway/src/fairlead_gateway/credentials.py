@@ -41,6 +41,13 @@ log = structlog.get_logger()
 LIST_WITHIN_S: Final = 3.0
 TEST_WITHIN_S: Final = 11.0  # the agent service gives providers 8 s
 
+# What is said of a body that does not fit, which is not repeated.
+_EXPECTED: Final = {
+    "value": f"must be 1 to {MAX_VALUE_BYTES} printable ASCII characters without blanks around them",
+    "for": "must be `agent` or `host:<label>`",
+    "body": "must be an object of `value` and perhaps `for`",
+}
+
 _info = msgspec.json.Decoder(ExecutorInfo)
 _answer = msgspec.json.Decoder(CredentialAnswer)
 
@@ -130,12 +137,8 @@ async def _body(request: Request) -> tuple[str, str]:
     try:
         body = await decode(request, CredentialBody)
     except InvalidInputError as error:
-        field = error.field if error.field in ("value", "for") else "body"
-        text = (
-            f"must be `value`, 1 to {MAX_VALUE_BYTES} printable ASCII characters without blanks around them, "
-            "and perhaps `for`, `agent` or `host:<label>`"
-        )
-        raise InvalidInputError(field, text) from None
+        field = error.field if error.field in _EXPECTED else "body"
+        raise InvalidInputError(field, _EXPECTED[field]) from None
     return body.value, body.recipient
 
 
