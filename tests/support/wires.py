@@ -33,6 +33,11 @@ class _Settings:
         self.current = msgspec.convert(document, Config)
 
 
+def registry_of(models: dict[str, object], environ: dict[str, str]) -> Registry:
+    """The registry with this part `models` of the configuration, and these variables."""
+    return Registry(cast(Any, _Settings({"models": models})), environ)
+
+
 class Wires:
     """The servers by wire, and the registry that reaches them."""
 
@@ -44,8 +49,7 @@ class Wires:
             kind = wire if wire in ("responses", "anthropic") else "openai"
             name = WIRES[wire].partition("/")[0]
             providers[name] = {"kind": kind, "base_url": server.url, "api_key": {"from_env": "KEY"}}
-        settings = _Settings({"models": {"providers": providers}})
-        self.registry = Registry(cast(Any, settings), {"KEY": "test"})
+        self.registry = registry_of({"providers": providers}, {"KEY": "test"})
 
     def prepare(self, wire: str, thought: str, words: str, *tools: str) -> None:
         """Let the model of a wire answer the next request so; it calls the tools, without arguments."""

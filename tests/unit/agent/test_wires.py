@@ -13,6 +13,8 @@ import pytest
 
 from fairlead_agent.models.families import family
 from fairlead_agent.models.interface import ModelRequest
+from fairlead_agent.models.openai_compatible import OpenAICompatible
+from fairlead_agent.models.responses import Responses
 from fairlead_agent.tools.tool_lists import ToolSchema
 from fairlead_agent.turn.context import Context, View
 from fairlead_agent.turn.streamed_reply import StreamedReply
@@ -25,7 +27,7 @@ from fairlead_common.protocol.content import (
     ToolResultMessage,
 )
 from fairlead_common.session_log.conversation import Item
-from tests.support.wires import WIRES, Wires, wires
+from tests.support.wires import WIRES, Wires, registry_of, wires
 from tests.unit.agent.conversations import fetch, said
 
 Json = dict[str, Any]
@@ -182,6 +184,37 @@ async def test_one_session_goes_through_all_models_in_every_order(found: Wires, 
             session.taken_over()
     assert found.refused == []
     assert sum(len(server.requests) for server in found.servers.values()) == len(order) == 37
+
+
+@pytest.mark.parametrize(
+    ("model", "environ", "limit"),
+    [
+        ("openai/gpt-5", "OPENAI", "max_completion_tokens"),
+        ("anthropic/claude-sonnet-4-5", "ANTHROPIC", "max_tokens"),
+    ],
+)
+async def test_what_is_configured_of_a_model_counts_without_a_configured_provider(
+    found: Wires, model: str, environ: str, limit: str
+) -> None:
+    server = found.servers["chat" if environ == "OPENAI" else "anthropic"]
+    variables = {f"{environ}_BASE_URL": server.url, f"{environ}_API_KEY": "test"}
+    registry = registry_of({"entries": {model: {"max_output_tokens": 5000}}}, variables)
+    backend, name = registry.resolve(model)
+    request = ModelRequest(model=name, messages=[said("hi")], max_output_tokens=1_000_000)
+    async for _ in backend.stream(request):
+        pass
+    await registry.close()
+    assert server.requests[-1][limit] == 5000
+
+
+async def test_models_of_openai_without_chat_completions_are_asked_by_responses() -> None:
+    own, proxy = registry_of({}, {}), registry_of({}, {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"})
+    assert isinstance(own.resolve("openai/gpt-5-codex")[0], Responses)
+    assert isinstance(own.resolve("openai/gpt-5")[0], OpenAICompatible)
+    assert isinstance(proxy.resolve("openai/gpt-5-codex")[0], OpenAICompatible)
+    assert own.resolve("openai/gpt-5-codex")[1] == "gpt-5-codex"
+    assert own.facts("openai/gpt-5-codex").responses_only
+    assert own.facts("anthropic/claude-opus-4-7").adaptive
 
 
 ASKS_ALL = """

@@ -291,4 +291,5 @@ def make(setup: BackEndSetup) -> Anthropic:
         setup.environ.get("ANTHROPIC_BASE_URL") or ANTHROPIC_URL,
         setup.environ.get("ANTHROPIC_API_KEY"),
         silence_s=setup.silence_s,
+        facts=setup.facts,
     )

@@ -81,11 +81,9 @@ def _vendor(models: ModelsConfig, backend: str, model: str) -> tuple[str, str]:
 
 def _over(facts: ModelFacts, others: ModelFacts) -> ModelFacts:
     """Facts, with what they do not say taken from others."""
-    said = {name: value for name, value in msgspec.structs.asdict(facts).items() if value not in _NOTHING}
+    known = msgspec.structs.asdict(facts).items()
+    said = {name: value for name, value in known if value != getattr(UNKNOWN, name)}
     return msgspec.structs.replace(others, **said) if said else others
-
-
-_NOTHING: Final[tuple[object, ...]] = (None, (), frozenset(), "")
 
 
 def _with_entry(known: ModelFacts, entry: ModelEntry) -> ModelFacts:

@@ -6,6 +6,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from fairlead_agent.models.table import ModelFacts
 from fairlead_agent.tools.tool_lists import ToolSchema
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.protocol.content import ImageBlock, Message, StopReason, Usage, blocks_of
@@ -203,9 +204,11 @@ class BackEndSetup(NamedTuple):
         environ: of the agent service, which has the keys.
         silence_s: seconds without any byte of an answer after which a request is given up, as configured now.
         demo_delay_s: pause of the demo model between two words, as configured now.
+        facts: gives what is known of a model of this back end, as configured now.
     """
 
     settings: Mapping[str, object]
     environ: Mapping[str, str]
     silence_s: Callable[[], float]
     demo_delay_s: Callable[[], float]
+    facts: Callable[[str], ModelFacts]

@@ -27,9 +27,11 @@ from fairlead_common.service.stored_credentials import StoredCredentials
 
 log = structlog.get_logger()
 
+RESPONSES: Final = "openai:responses"  # for those of OpenAI's own models that have no other API
 BUILT_IN: Final = {
     "demo": "fairlead_agent.models.demo:make",
     "openai": "fairlead_agent.models.openai_compatible:make",
+    RESPONSES: "fairlead_agent.models.responses:make",
     "anthropic": "fairlead_agent.models.anthropic:make",
     "litellm": "fairlead_agent.models.litellm_backend:make",
 }
@@ -79,6 +81,8 @@ class Registry:
         models = self._config.current.models
         backend, model = parse_model(name, back_ends=models.named)
         provider = models.providers.get(backend)
+        if provider is None and backend == "openai" and self._needs_responses(name):
+            backend = RESPONSES
         key = "" if provider is None else self._key(backend, provider.api_key)
         made = self._made.get(backend)
         if made is None or made[:2] != (provider, key):
@@ -87,6 +91,11 @@ class Registry:
             made = (provider, key, new)
             self._made[backend] = made
         return made[2], model
+
+    def _needs_responses(self, name: str) -> bool:
+        """Whether OpenAI's own server is asked for a model that has no chat completions."""
+        url = self._environ.get("OPENAI_BASE_URL") or OPENAI_URL
+        return url.rstrip("/") == OPENAI_URL and self.facts(name).responses_only
 
     def drop_old_keys(self) -> None:
         """Let go of each back end whose key is another one now, or gone. Replies that still come go on."""
@@ -185,6 +194,7 @@ class Registry:
             environ=self._environ,
             silence_s=lambda: self._config.current.models.first_token_timeout_s,
             demo_delay_s=lambda: self._config.current.models.demo_delay_s,
+            facts=lambda model: self.facts(f"{backend.partition(':')[0]}/{model}"),
         )
 
     def _make(self, backend: str) -> ModelBackend:

@@ -246,4 +246,5 @@ def make(setup: BackEndSetup) -> Responses:
         setup.environ.get("OPENAI_BASE_URL") or OPENAI_URL,
         setup.environ.get("OPENAI_API_KEY"),
         silence_s=setup.silence_s,
+        facts=setup.facts,
     )
