@@ -139,18 +139,18 @@ async def test_a_single_run_that_outgrows_the_window_keeps_the_words_of_its_prom
     w: CompactionWorld,
 ) -> None:
     async def much(call: ToolCall) -> ToolOutcome:
-        return text_outcome("ok", f"{call.arguments} {WORDS}", is_error=False)
+        return text_outcome("ok", f"{call.arguments} {'x' * 550}", is_error=False)  # too short to be cleared
 
     w.tool = much
     await w.agent(settings=SMALL)
     w.mind.window = WINDOW
-    for number in range(40):
+    for number in range(48):
         piece = ToolCallPiece(0, f'{{"command": "{number}"}}', f"call_{number}", "bash")
         w.mind.answers.append([piece, Finish("tool_use")])
     w.mind.answers.append(text("it is done"))
     await w.said("this must not be forgotten")
-    assert len(await w.compactions()) > 1
-    assert len(w.calls) == 40
+    assert await w.compactions()
+    assert len(w.calls) == 48
     assert all("this must not be forgotten" in str(each) for each in w.mind.requests)
     assert w.mind.too_large == []
 
@@ -216,6 +216,21 @@ async def test_roles_say_which_model_writes_summaries(w: CompactionWorld) -> Non
         await w.said(f"op=P{number}")
     await w.notice("a", "compact-k", Compact())
     assert (await w.compactions())[0].by == "openai/cheap"
+
+
+async def test_old_results_are_cleared_before_anything_is_summarised(w: CompactionWorld) -> None:
+    async def much(call: ToolCall) -> ToolOutcome:
+        return text_outcome("ok", f"RESULT {call.arguments} {WORDS}", is_error=False)
+
+    w.tool = much
+    await w.agent(settings=SMALL)
+    w.mind.window = WINDOW
+    for number in range(18):
+        await w.said(f"op=P{number} steps=1 FACT-{number}")
+    assert _compactions(await w.log("a")) == []
+    assert "was cleared to save room" in asked(w)
+    assert "RESULT {'command': 'python3 -IS ledger.py P17" in asked(w)
+    assert all(f"FACT-{number}" in asked(w) for number in range(18))
 
 
 # -- meanwhile ----------------------------------------------------------------------

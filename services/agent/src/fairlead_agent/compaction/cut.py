@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from fairlead_agent.turn.context import View, shown_tokens, transform_context
+from fairlead_agent.turn.context import View, item_tokens
 from fairlead_common.protocol.content import AssistantMessage
 from fairlead_common.session_log.conversation import Item, is_said
 from fairlead_common.session_log.state import SessionState
@@ -67,7 +67,7 @@ def find_cut(state: SessionState, keep: int, first: int = 0, *, forced: bool = F
 
 
 def _tokens(item: Item, state: SessionState) -> int:
-    return sum(map(shown_tokens, transform_context([item], View(left_out=state.left_out))))
+    return item_tokens(item, View(left_out=state.left_out))
 
 
 def _tails(sizes: Sequence[int]) -> list[int]:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from fairlead_agent.compaction.clearing import cleared, cleared_before
 from fairlead_agent.models.families import family
 from fairlead_agent.models.thinking import is_kept
 from fairlead_agent.turn.system_prompt import dated
@@ -27,6 +28,7 @@ from fairlead_common.protocol.content import (
     ToolResultMessage,
     UserMessage,
     blocks_of,
+    text_outcome,
 )
 from fairlead_common.session_log.conversation import Item, LeftOut
 from fairlead_common.session_log.rules import PAUSED, is_unfinished
@@ -36,6 +38,7 @@ TOKENS_PER_IMAGE: Final = 1500
 _FRAME_TOKENS: Final = 8  # of each message and call, for what a provider's format adds to its words
 LEFT_OUT_MESSAGE: Final = "[A message was left out here: the model cannot take it.]"
 LEFT_OUT_RESULT: Final = "[This result was left out: the model cannot take it. Ask for less at a time.]"
+NO_RESULT: Final = "There is no result: the conversation went on before the call had one."
 MAX_RAW_CHARS: Final = 2000  # of arguments that could not be read, shown to the model that wrote them
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -66,6 +69,7 @@ class View(NamedTuple):
         left_out: by entry, what is left out of its message.
         first: index of the first message that is shown.
         opening: words before that message; empty: none.
+        usable: most tokens of a request; old results and images are cleared long before; 0: never.
         rewrites: of the state (see `SessionState`): what was shown before a rewrite may have changed.
     """
 
@@ -75,6 +79,7 @@ class View(NamedTuple):
     first: int = 0
     rewrites: int = 0
     opening: str = ""
+    usable: int = 0
 
 
 def transform_context(items: Iterable[Item], view: View, before: Message | None = None) -> list[Message]:
@@ -90,16 +95,59 @@ def transform_context(items: Iterable[Item], view: View, before: Message | None 
     return [message for message, _ in _transformed(items, view, before)]
 
 
-def _transformed(items: Iterable[Item], view: View, before: Message | None) -> Iterator[tuple[Message, int]]:
-    """The messages that are shown, each with the time of its entry."""
-    for item in items:
+def item_tokens(item: Item, view: View) -> int:
+    """About how many tokens the message has as it is shown, before anything is cleared."""
+    message = _shown(item.message, view, view.left_out.get(item.entry_id))
+    return 0 if message is None else shown_tokens(message)
+
+
+def _transformed(
+    items: Iterable[Item], view: View, before: Message | None, clear: int = 0
+) -> Iterator[tuple[Message, int]]:
+    """The messages that are shown, each with the time of its entry.
+
+    Args:
+        clear: how many of the items go without old results and images.
+    """
+    for number, item in enumerate(items):
         # A reply and its rest: what the model was told in between is shown as it was then.
         if isinstance(item.message, AssistantMessage) and is_unfinished(before):
             yield CONTINUE["paused" if _is_paused(before) else "cut"], 0
         message = _shown(item.message, view, view.left_out.get(item.entry_id))
+        if message is not None and number < clear:
+            message = cleared(message)
         if message is not None:
             yield message, item.at_ms
         before = item.message
+
+
+def _paired(
+    messages: Iterable[tuple[Message, int]], waiting: dict[str, ToolCallBlock]
+) -> Iterator[tuple[Message, int]]:
+    """The messages without results that have no call before them, and with a result for each call.
+
+    The conversation may have moved to where a call had no result yet.
+
+    Args:
+        waiting: calls before them that have no result yet; becomes those that have none after them.
+    """
+    for message, at_ms in messages:
+        if isinstance(message, ToolResultMessage):
+            if waiting.pop(message.call_id, None) is not None:
+                yield message, at_ms
+            continue
+        yield from [(_no_result(call), at_ms) for call in waiting.values()]
+        waiting.clear()
+        if isinstance(message, AssistantMessage):
+            waiting.update((call.call_id, call) for call in message.tool_calls)
+        yield message, at_ms
+
+
+def _no_result(call: ToolCallBlock) -> ToolResultMessage:
+    outcome = text_outcome("unknown", NO_RESULT, is_error=True)
+    return ToolResultMessage(
+        call_id=call.call_id, name=call.name, outcome=outcome, provider_id=call.provider_id
+    )
 
 
 def _is_paused(message: Message | None) -> bool:
@@ -123,25 +171,49 @@ class Context:
     tokens: int = 0
     shown_ms: int = 0
     kept: dict[str, object] = field(default_factory=dict)
+    _sizes: list[int] = field(default_factory=list)  # of each item in tokens, before anything is cleared
+    _cleared: int = 0  # how many of the items go without old results
+    _waiting: dict[str, ToolCallBlock] = field(default_factory=dict)
 
     def update(self, items: list[Item], view: View) -> None:
         """Bring it up to all `items`; again for another view."""
         # What is left out changes with a rewrite only.
         if view._replace(left_out=self.view.left_out) != self.view:
-            self.messages, self.count, self.tokens, self.shown_ms = [], 0, 0, 0
+            self._begin()
+            self._sizes, self._cleared = [], 0
         self.view = view
+        self._sizes += [
+            0 if number < view.first else item_tokens(items[number], view)
+            for number in range(len(self._sizes), len(items))
+        ]
+        clear = min(cleared_before(self._sizes, view.usable), _last_reply(items))
+        if clear != self._cleared:
+            self._begin()
+            self._cleared = clear
         new: list[Message] = []
         if not self.messages:
             self.shown_ms = begun_ms(items, view.first)
             new += [UserMessage(content=[TextBlock(text=view.opening)], source="system")] * bool(view.opening)
         first = max(self.count, view.first)
         before = items[first - 1].message if first else None
-        for message, at_ms in _transformed(items[first:], view, before):
+        clear = max(0, self._cleared - first)
+        found = _transformed(items[first:], view, before, clear)
+        for message, at_ms in _paired(found, self._waiting):
             shown, self.shown_ms = dated(message, at_ms, self.shown_ms)
             new.append(shown)
         self.messages += new
         self.tokens += sum(map(shown_tokens, new))
         self.count = len(items)
+
+    def _begin(self) -> None:
+        self.messages, self.count, self.tokens, self.shown_ms = [], 0, 0, 0
+        self._waiting = {}
+
+
+def _last_reply(items: Sequence[Item]) -> int:
+    """Index of the model's last reply: it has not read the results after it."""
+    replies = (n for n in range(len(items) - 1, -1, -1) if isinstance(items[n].message, AssistantMessage))
+    return next(replies, 0)
 
 
 def begun_ms(items: Sequence[Item], first: int) -> int:

@@ -211,6 +211,7 @@ class ModelTurn:
         system = system_prompt(agent, profile)
         context, window = self._owner.context, self._registry.window(model_name, profile)
         first = first_shown(self._state.items, window.usable, self._state.left_out)
+        others = (len(system.encode()) + self._size_of(tools)) // BYTES_PER_TOKEN
         view = View(
             family(model_name),
             self._takes_images(model_name),
@@ -218,9 +219,9 @@ class ModelTurn:
             first,
             self._state.rewrites,
             await self._opening(agent, profile, place or self._state.placement, first),
+            max(0, window.usable - others),
         )
         context.update(self._state.items, view)
-        others = (len(system.encode()) + self._size_of(tools)) // BYTES_PER_TOKEN
         needed = context.tokens + others
         self.size = RequestSize(model_name, window, needed, others, view.first)
         self._check_size(needed, window)
