@@ -46,6 +46,7 @@ from fairlead_common.protocol.messages import (
 )
 from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall
 from fairlead_common.protocol.projections import ApprovalSummary, SessionSummary
+from fairlead_common.protocol.usage import DayUsage
 from fairlead_common.service.live_config import DocumentInEffect
 from fairlead_gateway.events.event_types import KNOWN_ENTRY
 from scripts.contracts.headers import CALL, LOG, MAIL, REQUEST
@@ -352,6 +353,7 @@ _BUCKETS: Final = (
         "sessionSummary", s.BUCKET_SESSIONS, "session.SESSION", "a session, as lists show it", SessionSummary
     ),
     _value("approvalSummary", s.BUCKET_SESSIONS, "approval.APPROVAL", "a pending approval", ApprovalSummary),
+    _value("usage", s.BUCKET_USAGE, "DAY", "what models were used for on a UTC day", DayUsage),
     _value("executor", s.BUCKET_EXECUTORS, "HOST.EXECUTOR", "heartbeat of an executor", ExecutorInfo),
     _value("job", s.BUCKET_JOBS, "JOB", "a job's document", Job),
     _value("sealingKeys", s.BUCKET_CREDENTIALS, "key.agent", "keys to seal credentials to", SealingKeys),

@@ -25,6 +25,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "cron": ("cron", "Add, list, edit and run scheduled jobs."),
     "wake": ("wake", "Queue a system line for a session, or start a turn now."),
     "heartbeat": ("wake", "Start a heartbeat of an agent now."),
+    "usage": ("usage", "Show what models were used for, and what that cost."),
     "status": ("status", "Show services and executors."),
     "doctor": ("doctor", "Find problems, and say what to do about them."),
     "executor": ("executor", "Add executors on other machines, or run them on this one."),

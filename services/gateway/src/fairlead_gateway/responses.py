@@ -179,6 +179,36 @@ class AgentList(msgspec.Struct, frozen=True, kw_only=True):
     agents: list[Agent]
 
 
+class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
+    """What models were used for by one agent or user, of one model, or on one day.
+
+    Fields:
+        name: of the agent, the model or the user, or the UTC day; empty: not known, or nobody in particular.
+        replies: of models. unpriced_replies: of those, whose price is not known.
+        input_tokens: all tokens of the requests, of which `cache_read_tokens` and `cache_write_tokens`.
+        cost_usd: of the replies whose price is known.
+        unknown_usd: the most that requests can have cost beside, which were cut off under a budget.
+    """
+
+    name: str
+    replies: int
+    unpriced_replies: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cost_usd: float
+    unknown_usd: float
+
+
+class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Usage of models, a few seconds old at most. Sums of days, also of sessions that were deleted since."""
+
+    by: Literal["day", "agent", "model", "user"]
+    rows: list[UsageSum]
+    total: UsageSum
+
+
 class Alive(msgspec.Struct, frozen=True, kw_only=True):
     """The process lives."""
 

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from fairlead_common.protocol.credentials import NAME_PATTERN, RECIPIENT_PATTERN
 from fairlead_common.protocol.known_models import KnownModels
 from fairlead_common.protocol.projections import Session
-from fairlead_gateway import credentials, models, responses
+from fairlead_gateway import credentials, models, responses, usage
 from fairlead_gateway.events import change_stream, event_stream
 from fairlead_gateway.events.event_types import SESSION_EVENT
 from fairlead_gateway.http import downloads, health, login
@@ -47,6 +47,7 @@ def _number(name: str, text: str, least: int, most: int | None = None) -> Parame
     return Parameter(name, schema, text)
 
 
+_DAY: Final[Schema] = {"type": "string", "format": "date"}
 _CREDENTIAL: Final = Parameter(
     "name", {"type": "string", "pattern": NAME_PATTERN}, "name of a credential", "path"
 )
@@ -322,6 +323,18 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "server-sent hints that a list has changed: sessions, approvals, jobs, executors",
         {200: responses.Welcome | responses.Changed},
         kind="text/event-stream",
+    ),
+    Operation(
+        "GET",
+        "/api/usage",
+        usage.usage,
+        "what models were used for, and what that cost",
+        {200: responses.UsageReport},
+        parameters=(
+            Parameter("by", {"type": "string", "enum": list(usage.BY)}, "what is summed; default: `day`"),
+            Parameter("from", _DAY, "first UTC day; default: the first that is known"),
+            Parameter("to", _DAY, "last UTC day; default: the last that is known"),
+        ),
     ),
     Operation("GET", "/api/agents", health.agents, "the configured agents", {200: responses.AgentList}),
     Operation(

@@ -20,6 +20,7 @@ from fairlead_common.protocol.entries import (
     Entry,
     MessageEntry,
 )
+from fairlead_common.protocol.messages import RunLimitsInput
 from tests.support.fake_bus import FakeServer
 from tests.support.fake_nats.faults import Fault
 from tests.support.memory_model import text
@@ -344,3 +345,14 @@ async def _check_ledger(w: MemoryWorld, sessions: Sequence[str], after: int) -> 
     settled = [each for log in logs for each in of(log, BudgetSettlementEntry)]
     unknown = sum(each.micro_usd for each in settled if not each.known)
     assert (found.known, found.unknown, found.open) == (known, unknown, {}), f"message {after}"
+
+
+async def test_a_prompt_limits_the_money_of_its_run(w: MemoryWorld) -> None:
+    await w.agent(settings=PRICED)
+    await w.say("a", "op=P1", limits=RunLimitsInput(usd=0.01))
+    request = await w.approval("a")
+    assert request.arguments["limit"] == "limits.usd"
+    await w.decide("a", request, "once")
+    assert (await w.settled("a", 2))[-1] == "run completed"
+    await w.say("a", "op=P2")
+    assert (await w.settled("a", 3))[-1] == "run completed"

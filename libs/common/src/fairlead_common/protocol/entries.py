@@ -49,11 +49,14 @@ class MessageEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag
     Fields:
         items: ids of the queued items that this user message was made of.
         reservation: the `budget_reservation` that this reply used; empty: none.
+        agent, user: whose usage a reply is: the agent, and who wrote what it answers.
     """
 
     message: Message
     items: list[str] = []
     reservation: str = ""
+    agent: str = ""
+    user: str = ""
 
 
 class QueuedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="queued"):
@@ -333,6 +336,7 @@ class BudgetSettlementEntry(
     Fields:
         known: the cost is known; otherwise it is the most that it can have been.
         why: what became of the request.
+        model, agent, user: whose usage it is.
     """
 
     reservation: str
@@ -340,6 +344,9 @@ class BudgetSettlementEntry(
     tokens: int = 0
     known: bool = False
     why: str = ""
+    model: str = ""
+    agent: str = ""
+    user: str = ""
 
 
 class DeletedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="deleted"):

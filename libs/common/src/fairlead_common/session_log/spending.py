@@ -105,8 +105,8 @@ class Spending:
             return
         self.run_micro_usd = self.run_tokens = 0
         self.day_extensions = []
-        self.warned = {each for each in self.warned if "per_run" not in each}
-        self.more = {name: more for name, more in self.more.items() if "per_run" not in name}
+        self.warned = {each for each in self.warned if not _is_of_run(each)}
+        self.more = {name: more for name, more in self.more.items() if not _is_of_run(name)}
 
     def _reply(self, entry: MessageEntry, message: AssistantMessage) -> None:
         tokens = message.usage.input_tokens + message.usage.output_tokens
@@ -127,6 +127,10 @@ class Spending:
         self.run_micro_usd += micro_usd
         self.session_micro_usd += micro_usd
         self.run_tokens += tokens
+
+
+def _is_of_run(limit: str) -> bool:
+    return "per_run" in limit or limit.startswith("limits.")
 
 
 def _day(ts: int) -> str:

@@ -15,6 +15,7 @@ from fairlead_common.protocol.content import (
     AssistantMessage,
     ToolCallBlock,
     Usage,
+    UserMessage,
 )
 from fairlead_common.protocol.entries import (
     ApprovalEntry,
@@ -249,6 +250,13 @@ class StateFields(Settings):
                 break
             words.append(item.message.text)
         return "".join(reversed(words))
+
+    @property
+    def user(self) -> str:
+        """Who wrote what the model answers now, as the gateway knows them; empty: nobody in particular."""
+        messages = (item.message for item in reversed(self.items))
+        said = next((each for each in messages if isinstance(each, UserMessage)), None)
+        return (said.sender or "") if said is not None and said.source != "system" else ""
 
     @property
     def waiting(self) -> set[int]:

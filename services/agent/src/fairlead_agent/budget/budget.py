@@ -181,7 +181,7 @@ class Budget:
         """
         budget = profile.budget
         self._limited = agent, profile
-        if not own_limits(budget, self._state.spending) and budget.usd_per_day is None:
+        if not own_limits(budget, self._asked_usd, self._state.spending) and budget.usd_per_day is None:
             return Spend(self, request, None)
         self._registry.resolve(model)  # what cannot be sent reserves nothing
         prices = self._prices(profile, model, request.size_tokens)
@@ -215,6 +215,12 @@ class Budget:
         else:
             await self.settle_last()
 
+    @property
+    def _asked_usd(self) -> float | None:
+        """`limits.usd` of the prompt that began the run."""
+        options = self._state.options if self._state.run is not None else None
+        return options.limits.usd if options is not None and options.limits is not None else None
+
     # -- for `Spend` ---------------------------------------------------------
 
     async def end(
@@ -235,6 +241,9 @@ class Budget:
                 tokens=reserved.tokens if micro_usd is None else tokens,
                 known=known and micro_usd is not None,
                 why=why,
+                model=reserved.model,
+                agent=self._state.agent,
+                user=self._state.user,
             )
         )
         await self.settle_last()
@@ -308,7 +317,7 @@ class Budget:
     async def _limits(self, agent: str, profile: AgentConfig, day: str) -> list[Limit]:
         """All that hold, the shared one last."""
         spending = self._state.spending
-        limits = own_limits(profile.budget, spending)
+        limits = own_limits(profile.budget, self._asked_usd, spending)
         if profile.budget.usd_per_day is None:
             return limits
         for more in spending.day_extensions:
@@ -334,7 +343,8 @@ class Budget:
     def _prices(self, profile: AgentConfig, model: str, size_tokens: int) -> Prices:
         """What the request is reserved by; free where only tokens are limited."""
         budget = profile.budget
-        if budget.usd_per_run is budget.usd_per_session is budget.usd_per_day is None:
+        in_money = (budget.usd_per_run, budget.usd_per_session, budget.usd_per_day, self._asked_usd)
+        if all(limit is None for limit in in_money):
             return _FREE
         prices = self._registry.facts(model).prices_of(size_tokens)
         if prices is None:

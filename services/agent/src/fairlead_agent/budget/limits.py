@@ -10,6 +10,7 @@ from fairlead_common.errors import FairleadError
 from fairlead_common.session_log.spending import Spending
 
 TOKENS_PER_RUN: Final = "tokens_per_run"
+LIMITS_USD: Final = "limits.usd"  # of a prompt
 WARN_PERCENT: Final = 80
 MIN_OUTPUT_TOKENS: Final = 1024  # a reply that may be no longer is of no use
 SHARE_OUTPUT_TOKENS: Final = 8192  # that one of many requests may have at least, if that is left
@@ -105,9 +106,14 @@ class BudgetReachedError(FairleadError):
         self.shortfall = shortfall
 
 
-def own_limits(budget: BudgetConfig, spending: Spending) -> list[Limit]:
-    """The limits of the run and of the session, with what persons approved beside."""
+def own_limits(budget: BudgetConfig, asked_usd: float | None, spending: Spending) -> list[Limit]:
+    """The limits of the run and of the session, with what persons approved beside.
+
+    Args:
+        asked_usd: `limits.usd` of the prompt that began the run.
+    """
     given = (
+        (LIMITS_USD, asked_usd, spending.run_micro_usd),
         ("usd_per_run", budget.usd_per_run, spending.run_micro_usd),
         ("usd_per_session", budget.usd_per_session, spending.session_micro_usd),
     )

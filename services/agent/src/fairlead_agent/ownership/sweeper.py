@@ -14,6 +14,7 @@ import structlog
 from fairlead_agent.ownership.other_owners import OtherOwners
 from fairlead_agent.projections.list_check import ListCheck
 from fairlead_agent.projections.lists import Projections
+from fairlead_agent.projections.usage import UsageWriter
 from fairlead_agent.session.owner import Owner
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, Lease, Leases
@@ -84,6 +85,7 @@ class Sweeper:
         self._owners = owners
         self._projections = projections
         self._list_check = ListCheck(bus, projections)
+        self._usage = UsageWriter(bus)
         self._bucket = Bucket(bus, subjects.BUCKET_LEASES)
         self._lease: Lease | None = None
         self._position = SweepPosition()
@@ -101,6 +103,7 @@ class Sweeper:
                 if await self._leads():
                     await self._sweep()
                     await self._list_check.look()
+                    await self._usage.look()
             except FairleadError as error:
                 log.warning("sweep_failed", error=str(error))
             try:

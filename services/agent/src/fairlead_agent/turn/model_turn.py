@@ -29,6 +29,7 @@ from fairlead_agent.turn.streamed_request import StreamedRequest
 from fairlead_agent.turn.system_prompt import opening, system_prompt
 from fairlead_common.config import AgentConfig
 from fairlead_common.errors import FairleadError, NotFoundError
+from fairlead_common.protocol.content import AssistantMessage
 from fairlead_common.protocol.entries import CustomEntry, MessageEntry, Placement
 from fairlead_common.protocol.events import Retry, TurnStart
 from fairlead_common.protocol.ids import new_id
@@ -153,15 +154,24 @@ class ModelTurn:
             if self._interrupted:
                 if reply.first_piece_ms is not None:
                     message = reply.message(model_name, self._registry.facts(model_name), cut="aborted")
-                    await self._owner.append(MessageEntry(id=reply.message_id, message=message))
+                    await self._owner.append(self._entry(reply, message))
                 await spend.cut(reply.size_chars, reply.lasted_s)
                 return
             message = reply.message(model_name, self._registry.facts(model_name))
             if told is not None:
                 await self._owner.append(told)
-            await self._owner.append(MessageEntry(id=reply.message_id, message=message, reservation=spend.id))
+            await self._owner.append(self._entry(reply, message, spend.id))
             await spend.replied()
             return
+
+    def _entry(self, reply: StreamedReply, message: AssistantMessage, reservation: str = "") -> MessageEntry:
+        return MessageEntry(
+            id=reply.message_id,
+            message=message,
+            reservation=reservation,
+            agent=self._state.agent,
+            user=self._state.user,
+        )
 
     def model(self, profile: AgentConfig) -> tuple[str, Window]:
         """Name and window of the model that is asked next."""

@@ -308,6 +308,7 @@ export interface BudgetReservationEntry {
  * Fields:
  *     known: the cost is known; otherwise it is the most that it can have been.
  *     why: what became of the request.
+ *     model, agent, user: whose usage it is.
  */
 export interface BudgetSettlementEntry {
   type: "budget_settlement";
@@ -322,6 +323,9 @@ export interface BudgetSettlementEntry {
   tokens?: number;
   known?: boolean;
   why?: string;
+  model?: string;
+  agent?: string;
+  user?: string;
 }
 
 /** The stored log up to `seq` was sent; what follows is live. */
@@ -1145,6 +1149,7 @@ export interface MessageEnd {
  * Fields:
  *     items: ids of the queued items that this user message was made of.
  *     reservation: the `budget_reservation` that this reply used; empty: none.
+ *     agent, user: whose usage a reply is: the agent, and who wrote what it answers.
  */
 export interface MessageEntry {
   type: "message";
@@ -1157,6 +1162,8 @@ export interface MessageEntry {
   message: UserMessage | AssistantMessage | ToolResultMessage;
   items?: string[];
   reservation?: string;
+  agent?: string;
+  user?: string;
 }
 
 /**
@@ -2073,6 +2080,35 @@ export interface Usage {
   cache_write_tokens?: number;
   cost_usd?: number;
   unpriced_replies?: number;
+}
+
+/** Usage of models, a few seconds old at most. Sums of days, also of sessions that were deleted since. */
+export interface UsageReport {
+  by: "agent" | "day" | "model" | "user";
+  rows: UsageSum[];
+  total: UsageSum;
+}
+
+/**
+ * What models were used for by one agent or user, of one model, or on one day.
+ *
+ * Fields:
+ *     name: of the agent, the model or the user, or the UTC day; empty: not known, or nobody in particular.
+ *     replies: of models. unpriced_replies: of those, whose price is not known.
+ *     input_tokens: all tokens of the requests, of which `cache_read_tokens` and `cache_write_tokens`.
+ *     cost_usd: of the replies whose price is known.
+ *     unknown_usd: the most that requests can have cost beside, which were cut off under a budget.
+ */
+export interface UsageSum {
+  name: string;
+  replies: number;
+  unpriced_replies: number;
+  input_tokens: number;
+  output_tokens: number;
+  cache_read_tokens: number;
+  cache_write_tokens: number;
+  cost_usd: number;
+  unknown_usd: number;
 }
 
 /**

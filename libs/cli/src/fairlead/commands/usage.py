@@ -1,0 +1,53 @@
+"""`fairlead usage`: what models were used for, and what that cost."""
+
+import json
+from typing import Any
+
+import click
+
+from fairlead.options import URL
+
+
+@click.command()
+@click.option(
+    "--by",
+    type=click.Choice(["day", "agent", "model", "user"]),
+    default="day",
+    show_default=True,
+    help="What is summed.",
+)
+@click.option("--from", "first", metavar="DAY", help="First UTC day, such as 2026-11-23.")
+@click.option("--to", "last", metavar="DAY", help="Last UTC day.")
+@click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
+@URL
+def usage(by: str, first: str | None, last: str | None, as_json: bool, url: str | None) -> None:
+    """Show tokens and costs by day, agent, model or user. `$?`: some prices are not known."""
+    from urllib.parse import urlencode
+
+    from fairlead.access import open_client
+
+    query = urlencode({"by": by} | {name: day for name, day in (("from", first), ("to", last)) if day})
+    answer = open_client(url).patiently("GET", f"/api/usage?{query}", patience_s=3.0)
+    if as_json:
+        click.echo(json.dumps(answer))
+        return
+    if not answer["rows"]:
+        click.echo("nothing was used yet", err=True)
+        return
+    heads = (by, "replies", "input", "cached", "output", "cost")
+    lines = [heads, *(_cells(row, row["name"] or "-") for row in answer["rows"])]
+    lines.append(_cells(answer["total"], "total"))
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    for line in lines:
+        cells = [line[0].ljust(widths[0]), *(cell.rjust(widths[n + 1]) for n, cell in enumerate(line[1:]))]
+        click.echo("  ".join(cells).rstrip())
+
+
+def _cells(row: dict[str, Any], name: str) -> tuple[str, ...]:
+    cost = f"${row['cost_usd']:.4f}"
+    if row["unknown_usd"]:
+        cost += f" + up to ${row['unknown_usd']:.4f}"
+    if row["unpriced_replies"]:
+        cost += " + $?"
+    counts = (row["replies"], row["input_tokens"], row["cache_read_tokens"], row["output_tokens"])
+    return (name, *map(str, counts), cost)

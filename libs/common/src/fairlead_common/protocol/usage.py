@@ -1,0 +1,54 @@
+"""What models were used for, by UTC day, agent, model and user: the bucket `usage`, made from the logs.
+
+The key of a day is the day (`2026-11-23`). Each value says up to which record of the logs it goes, so that
+every reply counts once however often a record is read.
+"""
+
+from typing import Final
+
+import msgspec
+
+POSITION: Final = "position"  # key: up to where the logs were read
+
+
+class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The usage of one model by one agent for one user on one day, or a sum of such.
+
+    Fields:
+        agent, model, user: empty: not known; of a user also: nobody in particular, as with heartbeats.
+        replies: of models. unpriced_replies: of those, whose price is not known.
+        input_tokens: all tokens of the requests, of which `cache_read_tokens` and `cache_write_tokens`.
+        cost_micro_usd: micro-dollars of the replies whose price is known.
+        unknown_micro_usd: the most that requests can have cost beside, which were cut off under a budget.
+    """
+
+    agent: str = ""
+    model: str = ""
+    user: str = ""
+    replies: int = 0
+    unpriced_replies: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_micro_usd: int = 0
+    unknown_micro_usd: int = 0
+
+    def plus(self, other: "UsageRow") -> "UsageRow":
+        """The sum, with the names of this one."""
+        names = [name for name in self.__struct_fields__ if isinstance(getattr(self, name), int)]
+        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return msgspec.structs.replace(self, **sums)
+
+
+class DayUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """All usage of one day, up to the record `last_seq` of the logs."""
+
+    last_seq: int = 0
+    rows: list[UsageRow] = []
+
+
+class UsagePosition(msgspec.Struct, frozen=True, kw_only=True):
+    """Up to this record all logs are in the days."""
+
+    seq: int = 0

@@ -1,0 +1,48 @@
+"""`fairlead usage` shows a table of what the API answers."""
+
+from typing import Any
+
+import pytest
+
+from fairlead import access
+from fairlead.commands.usage import usage
+
+ROW = {
+    "name": "main", "replies": 12, "unpriced_replies": 1, "input_tokens": 1000, "output_tokens": 50,
+    "cache_read_tokens": 700, "cache_write_tokens": 0, "cost_usd": 1.25, "unknown_usd": 0.04,
+}  # fmt: skip
+
+
+class _Client:
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+
+    def patiently(self, _: str, path: str, **__: Any) -> Any:
+        self.paths.append(path)
+        return {"by": "agent", "rows": [ROW], "total": {**ROW, "name": ""}}
+
+
+def test_usage_is_a_table_that_tells_what_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = _Client()
+    monkeypatch.setattr(access, "open_client", lambda url: client)
+    usage.main(["--by", "agent", "--from", "2026-11-01"], standalone_mode=False)
+    assert client.paths == ["/api/usage?by=agent&from=2026-11-01"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["agent", "replies", "input", "cached", "output", "cost"]
+    assert lines[1].split() == [
+        "main",
+        "12",
+        "1000",
+        "700",
+        "50",
+        "$1.2500",
+        "+",
+        "up",
+        "to",
+        "$0.0400",
+        "+",
+        "$?",
+    ]
+    assert lines[2].startswith("total")
