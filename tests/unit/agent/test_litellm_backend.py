@@ -10,6 +10,7 @@ import pytest
 from fairlead_agent.models.families import family
 from fairlead_agent.models.interface import Finish, ModelError, ModelRequest
 from fairlead_agent.models.litellm_backend import LiteLLM
+from fairlead_agent.models.table import UNKNOWN
 from fairlead_agent.tools.tool_lists import ToolSchema
 from fairlead_agent.turn.context import Context, View
 from fairlead_agent.turn.streamed_reply import StreamedReply
@@ -50,6 +51,21 @@ async def ask(model: str, **fields: Any) -> AssistantMessage:
             reply.add(piece)
     assert isinstance(reply.finish, Finish)
     return reply.message(model)
+
+
+@pytest.mark.process  # importing litellm opens sockets
+async def test_the_library_tells_of_models_that_the_table_lacks() -> None:
+    backend = LiteLLM(silence_s=lambda: 30.0)
+    model = "bedrock/anthropic.claude-3-5-sonnet-20240620-v1:0"
+    assert backend.facts(model) == UNKNOWN  # it is not imported for this
+    await backend.warm_up()
+    facts = backend.facts(model)
+    prices = facts.prices_of(1)
+    assert prices is not None
+    assert (facts.input_tokens, facts.output_tokens, facts.vision) == (200_000, 4096, True)
+    assert (prices.input, prices.output) == (3, 15)
+    assert backend.facts("anthropic/claude-sonnet-4-5") == UNKNOWN  # which the table has, with all its prices
+    assert backend.facts("bedrock/no-such-model") == UNKNOWN
 
 
 async def test_parallel_calls_of_one_index_stay_apart(server: StrictModel) -> None:

@@ -31,7 +31,7 @@ from fairlead_agent.models.interface import (
 from fairlead_agent.models.mending import accepted
 from fairlead_agent.models.provider_errors import MAX_TEXT_CHARS, provider_error
 from fairlead_agent.models.retry_times import retry_after_s
-from fairlead_agent.models.table import ModelFacts
+from fairlead_agent.models.table import UNKNOWN, ModelFacts, Prices, facts_of
 from fairlead_agent.models.thinking import budget, effort, misses_thoughts
 from fairlead_common.config.models import PROVIDER_HOSTS
 from fairlead_common.protocol.content import StopReason, Usage
@@ -86,6 +86,7 @@ class LiteLLM:
         self._given = {name: value for name, value in given.items() if value}
         self._silence_s = silence_s
         self._module: ModuleType | None = None
+        self._known: dict[str, ModelFacts] = {}
         self._lock = asyncio.Lock()
 
     async def warm_up(self) -> ModuleType:
@@ -98,6 +99,18 @@ class LiteLLM:
                 module.drop_params = True  # type: ignore[attr-defined]
                 self._module = module
         return self._module
+
+    def facts(self, model: str) -> ModelFacts:
+        """What the library knows of a model that the bundled table lacks; nothing before it is imported."""
+        vendor, _, name = model.partition("/")
+        if self._module is None or facts_of(vendor, name) != UNKNOWN:
+            return UNKNOWN
+        if model not in self._known:
+            try:
+                self._known[model] = _known(self._module.get_model_info(model))
+            except Exception:  # noqa: BLE001 - a model that is not in its table
+                self._known[model] = UNKNOWN
+        return self._known[model]
 
     async def check(self, model: str) -> str:
         """See `Model.check`. Looks for keys that are missing, and whether the provider is reached."""
@@ -175,6 +188,28 @@ def _think(litellm: Any, request: ModelRequest, options: dict[str, Any]) -> None
     elif (tokens := budget(request.thinking, max_tokens)) is not None:
         # litellm's own budget is at most 4,096, and it lowers max_tokens to that plus 4,096 if none is given.
         options["thinking"] = {"type": "enabled", "budget_tokens": tokens}
+
+
+def _known(info: Mapping[str, Any]) -> ModelFacts:
+    """Window, output limit, prices and abilities, as far as the library has them."""
+
+    def price(name: str) -> float | None:
+        found = info.get(name)
+        return round(found * 1_000_000, 6) if isinstance(found, int | float) else None
+
+    read, written = price("input_cost_per_token"), price("output_cost_per_token")
+    prices: tuple[Prices, ...] = ()
+    if read is not None and written is not None:
+        cached, stored = price("cache_read_input_token_cost"), price("cache_creation_input_token_cost")
+        prices = (Prices(input=read, output=written, cached=cached, written=stored),)
+    window, output = info.get("max_input_tokens"), info.get("max_output_tokens")
+    return ModelFacts(
+        input_tokens=window if isinstance(window, int) else None,
+        output_tokens=output if isinstance(output, int) else None,
+        prices=prices,
+        vision=info.get("supports_vision") or None,  # what it does not say is unknown
+        thinking=info.get("supports_reasoning") or None,
+    )
 
 
 def _facts(info: Mapping[str, Any]) -> ModelFacts:

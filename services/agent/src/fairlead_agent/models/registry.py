@@ -49,6 +49,14 @@ class WarmedUp(Protocol):
         """Import it now."""
 
 
+@runtime_checkable
+class KnowsModels(Protocol):
+    """A back end that knows models by itself."""
+
+    def facts(self, model: str) -> ModelFacts:
+        """What it knows of a model."""
+
+
 class Registry:
     """The back ends of this process, made when first needed.
 
@@ -135,8 +143,14 @@ class Registry:
         """
         models = self._config.current.models
         backend, model = parse_model(name, back_ends=models.named)
-        made = self._made.get(backend)
-        return known_facts(models, name, self.discovery.facts(backend, made and made[2], model))
+        return known_facts(models, name, self.told(backend, model))
+
+    def told(self, provider: str, model: str) -> ModelFacts:
+        """What a provider, or the library that calls it, says of a model, as far as that was heard."""
+        made = self._made.get(provider)
+        if made is not None and isinstance(made[2], KnowsModels):
+            return made[2].facts(model)
+        return self.discovery.facts(provider, made and made[2], model)
 
     async def look_up(self, name: str) -> None:
         """Have what the provider of a model says of it, where that may be more than the table knows.

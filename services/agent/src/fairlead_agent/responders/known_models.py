@@ -12,7 +12,6 @@ import structlog
 
 from fairlead_agent.models.facts import known_facts, sources_of
 from fairlead_agent.models.registry import Registry
-from fairlead_agent.models.table import UNKNOWN
 from fairlead_common.bus import Bus
 from fairlead_common.config.models import BACK_ENDS, parse_model
 from fairlead_common.errors import FairleadError, InvalidInputError
@@ -130,7 +129,7 @@ class KnownModelsResponder:
         try:
             provider, bare = parse_model(name, back_ends=models.named)
             found = self._registry.discovery.list_of(provider)
-            told = UNKNOWN if found is None else found.facts(bare)
+            told = self._registry.told(provider, bare) if found is None else found.facts(bare)
             facts, sources = known_facts(models, name, told), sources_of(models, name, told)
         except InvalidInputError:  # the doctor tells of it
             return None
