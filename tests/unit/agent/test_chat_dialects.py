@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_agent.models.chat_dialects import ChatDialect, dialect_of, litellm_dialect
+from fairlead_agent.models.chat_dialects import ChatDialect, dialect_of, litellm_dialect, without
 from fairlead_agent.models.chat_format import encode_messages
 from fairlead_agent.models.chat_reasoning import ReasoningRecord
-from fairlead_agent.models.interface import ItemPiece, ModelRequest
+from fairlead_agent.models.interface import ItemPiece, ModelError, ModelRequest
+from fairlead_agent.models.mending import Mending, Mends, mended
 from fairlead_agent.models.openai_compatible import body
 from fairlead_agent.models.table import ModelFacts, facts_of
 from fairlead_agent.models.thinking import budget, effort, most_output
@@ -117,6 +118,21 @@ async def test_reasoning_goes_back_in_the_field_in_which_it_came(
     made = await sent(dialect_of(model, url), said("look"), reply, result(0, "x"))
     wire = made["messages"][2]
     assert {name: wire[name] for name in wire if name not in ("role", "content", "tool_calls")} == back
+
+
+async def test_a_field_of_replies_that_a_server_refused_is_not_sent_again() -> None:
+    local, reply = dialect_of("some-model", LOCAL), replied(kept([REASONING]), call(0))
+    refused = "Additional properties are not allowed ('reasoning_content' was unexpected) - 'messages.2'"
+    asked = ModelRequest(model="some-model", messages=[said("look"), reply, result(0, "x")])
+    error = ModelError("fatal", f"HTTP 400 from 127.0.0.1: {refused}")
+    mends = Mending().learnt("local/some-model", asked, Mends(), error)
+    assert mends is not None
+    fields = mended(asked, mends).without
+    made = await sent(without(local, fields), *asked.messages)
+    assert "reasoning_content" not in made["messages"][2]
+    deepseek = await sent(without(dialect_of("deepseek-v4-pro", DEEPSEEK), fields), *asked.messages)
+    assert "reasoning_content" not in json.dumps(deepseek)
+    assert without(local, {"temperature"}) is local
 
 
 async def test_replies_of_other_models_are_filled_where_none_may_lack_reasoning() -> None:

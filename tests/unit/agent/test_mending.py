@@ -54,6 +54,17 @@ def without(*names: str) -> Mends:
         ("extraneous key [top_k] is not permitted", without("top_k")),
         ("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", Mends(output_tokens=8192)),
         ("`max_tokens` must be less than or equal to `4096`, the maximum", Mends(output_tokens=4096)),
+        *(
+            (text, without("reasoning_content"))
+            for text in (
+                "('messages.2' : property 'reasoning_content' is unsupported)",
+                "messages.2.assistant.reasoning_content: property 'messages.2.assistant' is unsupported",
+                "Additional properties are not allowed ('reasoning_content' was unexpected) - 'messages.3'",
+                "messages.1.reasoning_content: Extra inputs are not permitted",
+                "Unknown parameter: 'messages[2].reasoning_content'.",
+                '{"type":"extra_forbidden","loc":["body","messages",2,"assistant","reasoning_content"]}',
+            )
+        ),
         ("deepseek-reasoner does not support Function Calling", Mends(tools=False)),
         ('"auto" tool choice requires --enable-auto-tool-choice', Mends(tools=False)),
         ('"llama3" does not support thinking', Mends(thinking=False)),

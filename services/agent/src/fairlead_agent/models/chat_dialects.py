@@ -4,7 +4,7 @@ They agree on messages and tools. They differ in how they are told to think, in 
 the reasoning of a reply, in whether they refuse a field that they do not know, and in how they cache.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
@@ -163,6 +163,14 @@ _LITELLM: Final = (
     ("moonshot/*", ChatDialect(returned=_REASONING_CONTENT, filled="reasoning_content")),
     ("*", ChatDialect(returned=frozenset({"thinking_blocks", "reasoning_content"}))),
 )
+
+
+def without(dialect: ChatDialect, fields: Collection[str]) -> ChatDialect:
+    """The dialect of a server that refused these fields of replies."""
+    if dialect.returned.isdisjoint(fields) and dialect.filled not in fields:
+        return dialect
+    filled = "" if dialect.filled in fields else dialect.filled
+    return dialect._replace(returned=dialect.returned.difference(fields), filled=filled)
 
 
 def dialect_of(model: str, url: str, vendor: str = "") -> ChatDialect:

@@ -37,7 +37,8 @@ OPTIONAL: Final = frozenset({
     "temperature", "top_p", "top_k", "stream_options", "max_tokens", "max_completion_tokens", "tool_choice",
     "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort", "reasoning",
     "thinking", "output_config", "include", "store", "metadata", "service_tier", "user", "usage",
-    "truncation", "safety_identifier", "verbosity",
+    "truncation", "safety_identifier", "verbosity", "chat_template_kwargs", "enable_thinking",
+    "reasoning_split", "reasoning_content", "reasoning_details", "extra_content",
 })  # fmt: skip
 _SAID_BEFORE: Final = "Understood."  # where a model wants a reply between two messages
 _NO_IMAGE: Final = TextBlock(text="[an image is left out: the model takes none]")
@@ -139,7 +140,7 @@ _MENDED_CODES: Final = frozenset({"model_request_refused", "input_refused", "mod
 
 def _parameters(text: str) -> frozenset[str]:
     """Names of optional parameters that a refusal is about."""
-    named = (found[1] for each in _PARAMETERS for found in each.finditer(text))
+    named = (found[found.lastindex or 1] for each in _PARAMETERS for found in each.finditer(text))
     snake = (_CAMEL.sub("_", name).lower().partition(".")[0] for name in named)
     return OPTIONAL.intersection(snake)
 

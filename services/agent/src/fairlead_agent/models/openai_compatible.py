@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead_agent.models.chat_dialects import ChatDialect, dialect_of
+from fairlead_agent.models.chat_dialects import ChatDialect, dialect_of, without
 from fairlead_agent.models.chat_format import encode_messages, encode_tools
 from fairlead_agent.models.chat_reasoning import ReasoningRecord
 from fairlead_agent.models.interface import (
@@ -189,7 +189,7 @@ class OpenAICompatible:
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
         """See `ModelBackend.stream`."""
         model = request.model if request.model != "auto" else await self._auto_model()
-        dialect = dialect_of(model, self._provider.url, self._vendor)
+        dialect = without(dialect_of(model, self._provider.url, self._vendor), request.without)
         messages = await encode_messages(request, dialect)
         sent = body(request, model, messages, dialect, self._facts(model))
         async for pieces in _pieces(self._provider.events("/chat/completions", sent)):

@@ -92,6 +92,8 @@ PARAMETER: Final = (
     r"|is deprecated|is not (?:supported|allowed|permitted|a valid)|are not (?:supported|permitted)"
     r"|does not support \S|may only be set|cannot be (?:set|specified))",
     r'"loc":\["body","([a-z_]+)"',
+    r"messages[.\[]\d+\]?\.(?:assistant\.)?([a-z_]+)|\('([a-z_]+)' was unexpected\)",  # a field of a reply
+    r'"loc":\["body","messages",\d+,(?:"assistant",)?"([a-z_]+)"',
     r"extraneous key \[([a-z_]+)\]",
 )
 
