@@ -7,7 +7,7 @@ import pytest
 
 from fairlead_agent.models.interface import Finish, ModelError, Piece, TextPiece, ToolCallPiece
 from fairlead_agent.session.log_readers import LogReaders
-from fairlead_common.protocol.branch_entries import CompactionEntry
+from fairlead_common.protocol.branch_entries import CompactionEntry, NavigateEntry
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.entries import DroppedEntry, Entry
 from fairlead_common.protocol.messages import Compact, Navigate, ToolCall, UndoCompaction
@@ -231,6 +231,73 @@ async def test_old_results_are_cleared_before_anything_is_summarised(w: Compacti
     assert "was cleared to save room" in asked(w)
     assert "RESULT {'command': 'python3 -IS ledger.py P17" in asked(w)
     assert all(f"FACT-{number}" in asked(w) for number in range(18))
+
+
+# -- while the session is idle --------------------------------------------------------
+
+
+def tags(log: list[Entry]) -> list[str]:
+    return [each.__struct_config__.tag for each in log]  # type: ignore[misc]
+
+
+async def test_a_summary_is_prepared_while_idle_and_taken_when_the_window_is_full(w: CompactionWorld) -> None:
+    await w.agent(settings=SMALL)
+    w.mind.window = WINDOW
+    number = 0
+    while "compaction_prepared" not in tags(await w.log("a")):
+        await w.said(f"op=P{number} FACT-{number} {WORDS}")
+        await asyncio.sleep(1)
+        number += 1
+    assert len(w.mind.summarised) == 1
+    assert f"op=P{number - 1}" in asked(w)
+    assert "op=P0" in asked(w)
+    while not (found := _compactions(await w.log("a"))):
+        await w.said(f"op=P{number} FACT-{number} {WORDS}")
+        if "compaction" in tags(await w.log("a")):
+            break
+        number += 1
+    found = _compactions(await w.log("a"))
+    assert found[0].usage.input_tokens == 0  # it is counted with the entry that prepared it
+    assert found[0].summary.count("FACT-") >= 5
+    assert w.mind.too_large == []
+    assert "op=P0 " not in asked(w)
+    assert "FACT-0" in asked(w)
+
+
+async def test_a_prompt_ends_the_preparation_at_once_and_is_answered(w: CompactionWorld) -> None:
+    await w.agent(settings=SMALL)
+    slow(w)
+    number = 0
+    while not w.begun.is_set():  # type: ignore[attr-defined]
+        await w.said(f"op=P{number} {WORDS}")
+        await asyncio.sleep(1)
+        number += 1
+    began = asyncio.get_running_loop().time()
+    await w.said("op=now")
+    assert asyncio.get_running_loop().time() - began < 1
+    assert "compaction_prepared" not in tags(await w.log("a"))
+
+
+async def test_navigation_leaves_a_summary_of_what_is_left_behind(w: CompactionWorld) -> None:
+    await w.agent()
+    for number in range(4):
+        await w.said(f"op=P{number} FACT-{number}")
+    target = next(each.id for each in await w.log("a") if "done P1" in str(each))
+    await w.notice("a", "navigate-k", Navigate(entry=target, summarize=True))
+    (moved,) = [
+        each
+        for each in await w.wait_for("a", lambda log: "navigate" in tags(log))
+        if isinstance(each, NavigateEntry)
+    ]
+    assert (moved.model, moved.usage.input_tokens) == ("openai/scripted", 10)
+    assert ["FACT-1" in moved.summary, "FACT-2" in moved.summary, "FACT-3" in moved.summary] == [
+        False,
+        True,
+        True,
+    ]
+    await w.said("op=P4")
+    assert "op=P3" not in asked(w)
+    assert "FACT-3" in asked(w)
 
 
 # -- meanwhile ----------------------------------------------------------------------

@@ -19,9 +19,14 @@ from fairlead_agent.compaction.summariser import Summariser, SummaryError, Writt
 from fairlead_agent.compaction.transcript import encoded_bytes, parts_of, said_text, shortened
 from fairlead_agent.models.window import Window
 from fairlead_agent.session.owner import Owner
-from fairlead_agent.turn.context import BYTES_PER_TOKEN
+from fairlead_agent.turn.context import BYTES_PER_TOKEN, View, item_tokens
 from fairlead_common.config import AgentConfig
-from fairlead_common.protocol.branch_entries import CompactionCause, CompactionEntry, CompactRequestEntry
+from fairlead_common.protocol.branch_entries import (
+    CompactionCause,
+    CompactionEntry,
+    CompactionPreparedEntry,
+    CompactRequestEntry,
+)
 from fairlead_common.protocol.content import blocks_of
 from fairlead_common.protocol.entries import DroppedEntry
 from fairlead_common.protocol.ids import new_id
@@ -34,7 +39,12 @@ MAX_SUMMARY_TOKENS: Final = 8_000
 MAX_COMPACTIONS: Final = 3  # in one run, because its model finds requests too long
 OTHERS_PART: Final = 4  # of the window: system prompt and tools, where no request has told their size
 _SUMMARY_PART: Final = 4  # of what a conversation can have
-_MIN_SUMMARY_TOKENS: Final = 100
+MIN_SUMMARY_TOKENS: Final = 100
+MAX_BRANCH_TOKENS: Final = 4_000  # of the summary of a branch
+PREPARE_SHARE: Final = 0.7  # of the window: from there on a summary is prepared
+BRANCH_TASK: Final = (
+    "the conversation goes on from an earlier point; tell what was tried here and what came of it."
+)
 _MIN_FREED_SHARE: Final = 0.1  # of the conversation: less does not help a request that is too long
 _REQUEST_SHARE: Final = 0.4  # of the summary, for the words of the user that are being worked on
 _CHECK_S: Final = 1.0
@@ -119,11 +129,97 @@ class Compaction:
         overflows = self._state.run.overflows if self._state.run else 0
         if not self._owner.may_write(BRANCHES) or (cause == "overflow" and overflows >= MAX_COMPACTIONS):
             return False
+        if cause == "threshold" and (prepared := self._prepared(size)) is not None:
+            await self._take_prepared(prepared, cause)
+            return True
         plan = self._plan(size, forced=cause == "overflow", smaller=2**overflows)
         if plan is None or not _helps(plan, size):
             return False
         await self._compact(plan, cause, size, profile, unwanted)
         return True
+
+    async def prepare(self, size: RequestSize, profile: AgentConfig) -> None:
+        """Write a summary for later, if the window is nearly full; while the session is idle.
+
+        Args:
+            size: of the last request.
+        """
+        state = self._state
+        known = state.prepared is not None or not state.items or state.lacks_history
+        needed = size.needed + (0 if known else item_tokens(state.items[-1], View()))
+        if known or needed < PREPARE_SHARE * size.window.usable or not self._owner.may_write(BRANCHES):
+            return
+        plan = self._plan(size, forced=False, smaller=2)  # more is said until it takes effect
+        if plan is None or not _helps(plan, size):
+            return
+        try:
+            written = await self._ask(plan, size.model, profile, "")
+        except SummaryError as error:
+            log.info("summary_not_prepared", error=str(error))
+            return
+        async with self._owner.lock:
+            if not self._still_fits(plan):
+                return
+            await self._owner.append_locked(
+                CompactionPreparedEntry(
+                    id=new_id(),
+                    first_kept=plan.first_kept,
+                    summary=written.text,
+                    files_read=plan.files.read,
+                    files_modified=plan.files.modified,
+                    tokens_before=plan.cut.freed + plan.cut.kept,
+                    tokens_after=_tokens(written.text) + plan.cut.kept,
+                    by=written.by,
+                    usage=written.usage,
+                )
+            )
+
+    async def summary_of_branch(
+        self, items: list[Item], size: RequestSize, profile: AgentConfig, unwanted: Callable[[], bool]
+    ) -> Written | None:
+        """The summary of messages that are left behind; None: it is not wanted any more."""
+        most = max(MIN_SUMMARY_TOKENS, min(MAX_BRANCH_TOKENS, size.window.usable // 8))
+        return await self._unless(unwanted, self._of_branch(items, size.model, profile, most))
+
+    async def _of_branch(self, items: list[Item], model: str, profile: AgentConfig, most: int) -> Written:
+        parts = list(parts_of(items, self._state.left_out))
+        try:
+            return await self._summariser.write(parts, model, self._state.agent, profile, most, BRANCH_TASK)
+        except SummaryError as error:
+            log.warning("summary_failed", model=self._summariser.model(model), error=str(error))
+            return Written(plain_summary(items, "", most * BYTES_PER_TOKEN), "", error.usage)
+
+    def _prepared(self, size: RequestSize) -> CompactionPreparedEntry | None:
+        """The summary that was prepared, if with it the next request fits."""
+        state, prepared = self._state, self._state.prepared
+        if prepared is None:
+            return None
+        kept = next((i for i, each in enumerate(state.items) if each.entry_id == prepared.first_kept), None)
+        if kept is None:
+            return None
+        view = View(left_out=state.left_out)
+        needed = size.others + _tokens(prepared.summary)
+        needed += sum(item_tokens(each, view) for each in state.items[kept:])
+        return prepared if needed <= size.window.usable else None
+
+    async def _take_prepared(self, prepared: CompactionPreparedEntry, cause: CompactionCause) -> None:
+        async with self._owner.lock:
+            if self._state.prepared is not prepared:
+                return
+            await self._owner.append_locked(
+                CompactionEntry(
+                    id=new_id(),
+                    first_kept=prepared.first_kept,
+                    summary=prepared.summary,
+                    files_read=prepared.files_read,
+                    files_modified=prepared.files_modified,
+                    tokens_before=prepared.tokens_before,
+                    tokens_after=prepared.tokens_after,
+                    by=prepared.by,
+                    cause=cause,
+                )
+            )
+        log.info("prepared_summary_taken", tokens_after=prepared.tokens_after)
 
     def _plan(self, size: RequestSize, *, forced: bool, smaller: int = 1) -> _Plan | None:
         state, window = self._state, size.window
@@ -151,7 +247,7 @@ class Compaction:
             request,
             files_of(items, known),
             compacted.id if compacted else None,
-            max(_MIN_SUMMARY_TOKENS, min(MAX_SUMMARY_TOKENS, room // _SUMMARY_PART)),
+            max(MIN_SUMMARY_TOKENS, min(MAX_SUMMARY_TOKENS, room // _SUMMARY_PART)),
         )
 
     async def _compact(
@@ -182,7 +278,7 @@ class Compaction:
                 files_read=plan.files.read,
                 files_modified=plan.files.modified,
                 tokens_before=plan.cut.freed + plan.cut.kept,
-                tokens_after=encoded_bytes(written.text) // BYTES_PER_TOKEN + plan.cut.kept,
+                tokens_after=_tokens(written.text) + plan.cut.kept,
                 by=written.by,
                 cause=cause,
                 instructions=instructions,
@@ -207,19 +303,33 @@ class Compaction:
 
     async def _write(self, plan: _Plan, model: str, profile: AgentConfig, instructions: str) -> Written:
         """The summary with its sections; made without a model if that fails."""
-        most = plan.summary_tokens * BYTES_PER_TOKEN
-        request = shortened(plan.request, int(most * _REQUEST_SHARE))
-        left = most - encoded_bytes(with_sections("", plan.files, request, most // 4))
-        parts = [f"Earlier summary:\n{plan.earlier}"] if plan.earlier else []
-        parts += parts_of(plan.items, self._state.left_out)
         try:
-            written = await self._summariser.write(
-                parts, model, self._state.agent, profile, left // BYTES_PER_TOKEN, instructions
-            )
+            return await self._ask(plan, model, profile, instructions)
         except SummaryError as error:
             log.warning("summary_failed", model=self._summariser.model(model), error=str(error))
-            written = Written(plain_summary(plan.items, plan.earlier, left), "", error.usage)
-        return written._replace(text=with_sections(written.text, plan.files, request, most // 4))
+            text = plain_summary(plan.items, plan.earlier, self._left(plan))
+            return Written(self._with_sections(plan, text), "", error.usage)
+
+    async def _ask(self, plan: _Plan, model: str, profile: AgentConfig, instructions: str) -> Written:
+        """As `_write`, by a model.
+
+        Raises:
+            SummaryError: it fails.
+        """
+        parts = [f"Earlier summary:\n{plan.earlier}"] if plan.earlier else []
+        parts += parts_of(plan.items, self._state.left_out)
+        most = self._left(plan) // BYTES_PER_TOKEN
+        written = await self._summariser.write(parts, model, self._state.agent, profile, most, instructions)
+        return written._replace(text=self._with_sections(plan, written.text))
+
+    def _with_sections(self, plan: _Plan, text: str) -> str:
+        most = plan.summary_tokens * BYTES_PER_TOKEN
+        request = shortened(plan.request, int(most * _REQUEST_SHARE))
+        return with_sections(text, plan.files, request, most // 4)
+
+    def _left(self, plan: _Plan) -> int:
+        """Bytes of the summary without its sections."""
+        return plan.summary_tokens * BYTES_PER_TOKEN - encoded_bytes(self._with_sections(plan, ""))
 
     async def _unless(self, unwanted: Callable[[], bool], work: Coroutine[object, object, T]) -> T | None:
         """What the work gives; None: it was cut off, since it is not wanted any more."""
@@ -251,3 +361,7 @@ def _helps(plan: _Plan, size: RequestSize) -> bool:
     if size.is_too_long:
         return size.others + plan.summary_tokens + cut.kept <= size.window.usable
     return cut.freed >= _MIN_FREED_SHARE * (cut.freed + cut.kept)
+
+
+def _tokens(text: str) -> int:
+    return encoded_bytes(text) // BYTES_PER_TOKEN

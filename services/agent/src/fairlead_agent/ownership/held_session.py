@@ -375,15 +375,25 @@ class HeldSession:
             while not owner.state.deleting:
                 if (keeping is None or keeping.done()) and snapshots.is_due(owner.state):
                     keeping = tasks.create_task(snapshots.keep(owner.state), name="snapshot")
-                if not await self._stay_warm(owner, loop):
+                # It ends as soon as there is work.
+                preparing = tasks.create_task(loop.prepare(), name="prepare")
+                preparing.add_done_callback(lambda _: owner.changed.set())
+                try:
+                    is_wanted = await self._stay_warm(owner, loop, preparing.done)
+                finally:
+                    preparing.cancel()
+                if not is_wanted:
                     break
                 await loop.run(update_list)
         finally:
             if keeping is not None:
                 keeping.cancel()
 
-    async def _stay_warm(self, owner: Owner, loop: AgentLoop) -> bool:
-        """Keep the idle session. True if work or a change of the list comes before `WARM_S` is over."""
+    async def _stay_warm(self, owner: Owner, loop: AgentLoop, is_prepared: Callable[[], bool]) -> bool:
+        """Keep the idle session. True if work or a change of the list comes before `WARM_S` is over.
+
+        It may be longer, until it is prepared for what comes.
+        """
         if not owner.state.exists:
             return False
         known = owner.state.last_seq
@@ -396,9 +406,9 @@ class HeldSession:
                 if not loop.is_idle or owner.state.last_seq != known:
                     return True
                 left_s = self.warm_since + WARM_S - clock()
-                if self._leaving or owner.stopping.is_set() or left_s <= 0:
+                if self._leaving or owner.stopping.is_set() or (left_s <= 0 and is_prepared()):
                     return False
-                await owner.wait_for_change(left_s)
+                await owner.wait_for_change(max(left_s, PUMP_S))
         finally:
             self.warm_since = None
 

@@ -4,21 +4,27 @@ No run is open then. A `navigate` entry moves the end of the conversation; what 
 (a message to say, a reply to ask for) is next, also for another owner after a kill.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import structlog
 
+from fairlead_agent.compaction.summariser import Written
 from fairlead_agent.session.next_step import ChangeBranch, Restore
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.replies import Replies
 from fairlead_common.bus.branch_reads import read_tree, restore
 from fairlead_common.protocol.branch_entries import BranchRequestEntry, NavigateEntry, Stretch
-from fairlead_common.protocol.content import UserMessage
+from fairlead_common.protocol.content import Usage, UserMessage
 from fairlead_common.protocol.entries import DroppedEntry
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.session_log.conversation import SUMMARY_SENDER, is_from_hook
+from fairlead_common.session_log.conversation import SUMMARY_SENDER, Item, is_from_hook
 
 log = structlog.get_logger()
+
+
+# The summary of messages, unless it is not wanted any more.
+Summarise = Callable[[list[Item], Callable[[], bool]], Awaitable[Written | None]]
 
 
 class Target(NamedTuple):
@@ -31,8 +37,9 @@ class Target(NamedTuple):
 class Branches:
     """Moves the end of one session's conversation."""
 
-    def __init__(self, owner: Owner, replies: Replies) -> None:
+    def __init__(self, owner: Owner, replies: Replies, summarise: Summarise) -> None:
         self._owner = owner
+        self._summarise = summarise
         self._state = owner.state
         self._replies = replies
 
@@ -47,9 +54,10 @@ class Branches:
         if isinstance(found, str):
             await self._drop(request, found)
             return
+        summary = await self._summary(request, found)
         async with self._owner.lock:
-            if request.id not in self._state.requests or self._state.run is not None:
-                return  # taken back meanwhile
+            if summary is None or self._is_taken_back(request):
+                return
             await self._owner.append_locked(
                 NavigateEntry(
                     id=new_id(),
@@ -58,11 +66,29 @@ class Branches:
                     path=found.path,
                     request=request.id,
                     action=request.action,
+                    summary=summary.text,
+                    model=summary.by,
+                    usage=summary.usage,
                 )
             )
             if self._state.lacks_history:
                 await self._restore()
         log.info("navigated", action=request.action, entry=found.entry)
+
+    def _is_taken_back(self, request: BranchRequestEntry) -> bool:
+        state = self._state
+        return request.id not in state.requests or state.run is not None or state.deleting
+
+    async def _summary(self, request: BranchRequestEntry, target: Target) -> Written | None:
+        """Of the messages that are left behind, if that is wanted; None: nothing is wanted any more."""
+        left = (
+            []
+            if not request.summarize
+            else [each for each in self._state.items if not _lies_in(each, target)]
+        )
+        if not left:
+            return Written("", "", Usage())
+        return await self._summarise(left, lambda: self._is_taken_back(request))
 
     async def _restore(self) -> None:
         await restore(self._owner.bus, self._owner.objects, self._state)
@@ -121,3 +147,8 @@ class Branches:
 def _is_said(message: object) -> bool:
     """Whether a person or a schedule said it."""
     return isinstance(message, UserMessage) and not is_from_hook(message) and message.sender != SUMMARY_SENDER
+
+
+def _lies_in(item: Item, target: Target) -> bool:
+    """Whether the message is still shown after the move."""
+    return any(each.first <= item.seq <= each.last for each in target.path)

@@ -13,6 +13,7 @@ import structlog
 from fairlead_agent.budget.limits import BudgetReachedError
 from fairlead_agent.budget.question import ask
 from fairlead_agent.compaction.compaction import Compaction, unknown_size
+from fairlead_agent.compaction.summariser import Written
 from fairlead_agent.hooks.context_notes import collect
 from fairlead_agent.hooks.questions import QuestionDroppedError
 from fairlead_agent.hooks.session_hooks import SessionHooks
@@ -64,6 +65,7 @@ from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.trace import trace_id
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.log_formats import WAITING_BUDGET, WAITING_PROVIDER
+from fairlead_common.session_log.conversation import Item
 from fairlead_common.session_log.rules import PARKED_OUTCOMES
 
 log = structlog.get_logger()
@@ -97,7 +99,7 @@ class AgentLoop:
         self._hooks = hooks
         self._worker = worker
         self._replies = mailbox.replies
-        self._branches = Branches(owner, mailbox.replies)
+        self._branches = Branches(owner, mailbox.replies, self._summary_of)
 
     async def run(self, update_list: UpdateList) -> None:
         """Perform steps until the session is idle, parked, deleted or handed over.
@@ -149,7 +151,7 @@ class AgentLoop:
 
     async def _perform(self, step: Step) -> None:
         if self._owner.stopping.is_set() and (
-            self._state.run or isinstance(step, StartHeartbeat | CompactConversation)
+            self._state.run or isinstance(step, StartHeartbeat | CompactConversation | ChangeBranch)
         ):
             raise HandOverError
         try:
@@ -265,6 +267,18 @@ class AgentLoop:
                 raise
             if not await self._compaction.make_room(size, self._profile, self._is_run_over):
                 raise
+
+    async def prepare(self) -> None:
+        """While the session is idle: what will be needed when its next request does not fit."""
+        if (size := self._turn.size) is not None:
+            await self._compaction.prepare(size, self._profile)
+
+    async def _summary_of(self, items: list[Item], unwanted: Callable[[], bool]) -> Written | None:
+        profile = self._profile
+        size = self._turn.size or unknown_size(*self._turn.model(profile))
+        return await self._compaction.summary_of_branch(
+            items, size, profile, lambda: self._owner.stopping.is_set() or unwanted()
+        )
 
     def _is_run_over(self) -> bool:
         """Whether the open run goes no further here."""
