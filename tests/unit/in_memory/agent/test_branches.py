@@ -182,6 +182,22 @@ async def test_nothing_happens_once_the_conversation_has_gone_on(w: MemoryWorld)
     assert await shown(w) == ["op=P4", "done P4"]
 
 
+async def test_of_two_edits_that_come_together_the_second_one_does_nothing(w: MemoryWorld) -> None:
+    first = await w.agent()
+    await say(w, "op=P1")
+    await first.kill()
+    log = await w.log("a")
+    entry, leaf = said(log, "op=P1"), said(log, "done P1")
+    await w.notice("a", "edit-k", EditMessage(entry=entry, text="op=P2", leaf=leaf))
+    late = await w.notice("a", "edit-l", EditMessage(entry=entry, text="op=P3", leaf=leaf))
+    await w.agent("agent-2")
+    await ended(w)
+    assert await shown(w) == ["op=P2", "done P2"]
+    dropped = [entry for entry in await w.log("a") if isinstance(entry, DroppedEntry)]
+    assert [entry.seqs for entry in dropped] == [[late]]
+    assert dropped[0].reason.startswith("leaf: ")
+
+
 async def test_a_new_owner_finds_the_same_conversation(w: MemoryWorld) -> None:
     first = await w.agent()
     for words in ("op=P1", "op=P2"):

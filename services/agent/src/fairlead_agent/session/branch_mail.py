@@ -67,6 +67,10 @@ class BranchMail:
             await self._refuse(request, _OLDER)
         elif leaf is not None and leaf not in (end, self._state.leaf):
             await self._refuse(request, f"leaf: {leaf} is not the last message any more, {end} is")
+        elif leaf is not None and self._state.requests:  # accepted, and not carried out yet
+            await self._refuse(
+                request, f"leaf: {leaf} will not be the last message: another request comes first"
+            )
         else:
             await self._owner.append_locked(request)
 

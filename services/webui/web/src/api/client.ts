@@ -1,6 +1,6 @@
 import { notReached, reached } from "./connection";
 import { fetchAsPage, forgetLogin, keepLogin } from "./page";
-import type { Agent, Approval, Decision, Entry, Me, SendKind, Session } from "./types";
+import type { Agent, Approval, BranchChanged, Decision, Entry, Me, SendKind, Session } from "./types";
 
 /** What the gateway refused: `status` is 0 when there was no answer at all. */
 export class ApiError extends Error {
@@ -84,6 +84,11 @@ export interface SendBody {
   attachments?: Attachment[];
 }
 
+export type BranchRequest = { leaf?: string; key: string } & (
+  | { action: "navigate" | "regenerate"; entry: string }
+  | { action: "edit"; entry: string; text: string; attachments?: Attachment[] }
+);
+
 export interface SessionChange {
   title?: string;
   mode?: string;
@@ -121,6 +126,13 @@ export const api = {
   send: (id: string, kind: SendKind, body: SendBody) =>
     json<{ seq: number; key: string }>("POST", `${one(id)}/${kind}`, body),
   retry: (id: string, key: string) => request("POST", `${one(id)}/retry`, { key }),
+  /** Goes on from another entry. Without an answer here it takes longer than the gateway waits. */
+  branch: async (id: string, { action, ...body }: BranchRequest): Promise<BranchChanged | null> => {
+    const answer = await request("POST", `${one(id)}/${action}`, body);
+    return answer.status === 200 ? ((await answer.json()) as BranchChanged) : null;
+  },
+  fork: (id: string, body: { entry: string; id: string }) => json<Session>("POST", `${one(id)}/fork`, body),
+  undoCompaction: (id: string) => request("POST", `${one(id)}/compact/undo`),
   abort: (id: string) => request("POST", `${one(id)}/abort`),
   drop: (id: string, item: string) => request("DELETE", `${one(id)}/queue/${encodeURIComponent(item)}`),
   /** The last entries before `before`, oldest first. */

@@ -5,6 +5,7 @@ import type * as wire from "./types.generated";
 
 export type {
   AssistantMessage,
+  BranchChanged,
   Delta,
   ImageBlock,
   Me,
@@ -24,6 +25,8 @@ export type MessageEntry = Stored<wire.MessageEntry>;
 export type QueuedEntry = Stored<wire.QueuedEntry>;
 export type RunEndEntry = Stored<wire.RunEndEntry>;
 export type ApprovalRequestEntry = Stored<wire.ApprovalRequestEntry>;
+export type CompactionEntry = Stored<wire.CompactionEntry>;
+export type ForkEntry = Stored<wire.ForkEntry>;
 export type HookDecisionEntry = Stored<wire.HookDecisionEntry>;
 export type SessionInfoEntry = Stored<wire.SessionInfoEntry>;
 
@@ -45,6 +48,9 @@ export type SendKind = Exclude<Source, "system">;
 export type RunOutcome = wire.RunEndEntry["outcome"];
 export type Usage = wire.Usage;
 export type Json = Record<string, unknown>;
+
+/** Of the conversation that a session was forked with: id of its entry there, and the message. */
+export type InheritedMessage = readonly [string, MessageEntry["message"]];
 
 export type ContentBlock = wire.UserMessage["content"][number];
 export type AssistantBlock = wire.AssistantMessage["content"][number];

@@ -1,12 +1,14 @@
 import { memo, useEffect, useMemo } from "react";
 import type { LiveSession } from "../session/liveSession";
 import { useStore } from "../session/store";
+import { placesOf } from "../session/tree";
 import { Button } from "../ui/Button";
 import { Icon } from "../ui/Icon";
 import { Spinner } from "../ui/Spinner";
 import { ApprovalCard } from "../approvals/ApprovalCard";
 import { Activity } from "./Activity";
 import styles from "./Conversation.module.css";
+import { AskToMove, EarlierPoint } from "./Branches";
 import { Exchange } from "./Exchange";
 import { exchangesOf } from "./exchanges";
 import { Outbox } from "./Outbox";
@@ -49,11 +51,13 @@ export function Conversation({ session }: { session: LiveSession }) {
             </p>
           )}
           <Said session={session} />
+          <EarlierPoint session={session} />
           <Outbox session={session} />
           <Pending session={session} />
           <Activity session={session} />
         </div>
       </div>
+      <AskToMove session={session} />
       {!atEnd && (
         <button type="button" className={styles.toEnd} onClick={toEnd} aria-label="Go to the end">
           <Icon name="arrowDown" />
@@ -66,13 +70,20 @@ export function Conversation({ session }: { session: LiveSession }) {
 /** What was said so far. It is drawn again when the log grows, not for the pieces of a reply that is being written. */
 const Said = memo(function Said({ session }: { session: LiveSession }) {
   const items = useStore(session.store, (state) => state.view.items);
+  const places = useStore(session.store, ({ view }) => placesOf(view.log, view.inherited));
   const begins = useStore(session.store, (state) =>
     state.view.items.length === 0 ? state.view.partial !== null : false,
   );
   const exchanges = useMemo(() => exchangesOf(items), [items]);
   const shown = exchanges.length === 0 && begins ? [{ id: "first", items: [] }] : exchanges;
   return shown.map((exchange, index) => (
-    <Exchange key={exchange.id} items={exchange.items} session={session} last={index === shown.length - 1} />
+    <Exchange
+      key={exchange.id}
+      items={exchange.items}
+      places={places}
+      session={session}
+      last={index === shown.length - 1}
+    />
   ));
 });
 

@@ -1,31 +1,40 @@
 import { memo, type ReactNode } from "react";
 import type { LiveSession } from "../session/liveSession";
 import { useStoreWhile } from "../session/store";
+import type { Place, Places } from "../session/tree";
 import type { Item, PartialReply } from "../session/view";
 import { AssistantMessage } from "./AssistantMessage";
+import { BranchArrows, isSamePlace, ReplyActions } from "./Branches";
+import { Compaction, ForkedFrom, Summary } from "./Compaction";
 import styles from "./Conversation.module.css";
-import { stretchesOf, unansweredAt, wordsBefore } from "./exchanges";
+import { lastSaid, stretchesOf, unansweredAt, wordsBefore } from "./exchanges";
 import { RunEnd } from "./RunEnd";
 import { UserMessage } from "./UserMessage";
 
 interface Props {
   items: readonly Item[];
+  /** Where branches part. */
+  places: Places;
   session: LiveSession;
   /** The one that grows: a reply that is being written belongs to it. */
   last: boolean;
 }
 
 /** A part of the conversation. Only the last one is drawn again while a reply is written. */
-export const Exchange = memo(function Exchange({ items, session, last }: Props) {
+export const Exchange = memo(function Exchange({ items, places, session, last }: Props) {
   const partial = useStoreWhile(last, session.store, (state) => state.view.partial, null);
   // One list: the entry that replaces a partial takes its place on the page, with what was opened in it.
   const shown = partial ? [...items, asItem(partial)] : items;
   const unanswered = last && !partial ? unansweredAt(items) : -1;
+  const asked = items[0]?.kind === "user" && items[0].source !== "system" ? items[0].id : null;
   const draw = (item: Item, index: number): ReactNode => (
     <ItemView
       key={item.id}
       item={item}
       session={session}
+      place={index === items.length ? places.next : (places.of.get(item.id) ?? null)}
+      asked={asked}
+      from={item.kind === "run_end" ? lastSaid(items, index) : null}
       words={item.kind === "run_end" ? wordsBefore(items, index) : ""}
       live={index === items.length}
       gap={index === items.length && partial?.gap === true}
@@ -44,13 +53,23 @@ function isSame(before: Props, after: Props): boolean {
     before.session === after.session &&
     before.last === after.last &&
     before.items.length === after.items.length &&
-    before.items.every((item, index) => item === after.items[index])
+    before.items.every(
+      (item, index) =>
+        item === after.items[index] && isSamePlace(before.places.of.get(item.id), after.places.of.get(item.id)),
+    ) &&
+    (!after.last || isSamePlace(before.places.next, after.places.next))
   );
 }
 
 interface ItemProps {
   item: Item;
   session: LiveSession;
+  /** Others that stand in its place, on other branches. */
+  place: Place | null;
+  /** Id of the message of a person that is answered here. */
+  asked: string | null;
+  /** Id of what a run that ended here said last. */
+  from: string | null;
   /** What a run that ended here said last. */
   words: string;
   live: boolean;
@@ -59,16 +78,32 @@ interface ItemProps {
   unanswered: boolean;
 }
 
-const ItemView = memo(function ItemView({ item, session, words, live, gap, unanswered }: ItemProps) {
+const ItemView = memo(function ItemView(props: ItemProps) {
+  const { item, session, words, live, gap, unanswered, place, asked, from } = props;
   switch (item.kind) {
     case "user":
-      return <UserMessage item={item} />;
+      return <UserMessage item={item} session={session} place={place} />;
     case "assistant":
-      return <AssistantMessage id={item.id} message={item.message} session={session} live={live} gap={gap} />;
+      return (
+        <>
+          <BranchArrows place={place} session={session} />
+          <AssistantMessage id={item.id} message={item.message} session={session} live={live} gap={gap} />
+        </>
+      );
     case "run_end":
-      return <RunEnd end={item.end} expired={item.expired} words={words} goOn={unanswered ? session : null} />;
+      return (
+        <RunEnd end={item.end} expired={item.expired} words={words} goOn={unanswered ? session : null}>
+          {!unanswered && <ReplyActions session={session} asked={asked} from={from} />}
+        </RunEnd>
+      );
     case "note":
       return <p className={styles.note}>{item.text}</p>;
+    case "compaction":
+      return <Compaction entry={item.entry} session={session} />;
+    case "summary":
+      return <Summary title="The model was told what the other branch was about" text={item.text} />;
+    case "fork":
+      return <ForkedFrom origin={item.origin} />;
   }
 });
 

@@ -1,4 +1,4 @@
-import { memo } from "react";
+import { memo, type ReactNode } from "react";
 import type { RunEndEntry, RunOutcome } from "../api/types";
 import type { LiveSession } from "../session/liveSession";
 import { CopyButton } from "../ui/CopyButton";
@@ -38,10 +38,12 @@ interface Props {
   words: string;
   /** The session, where the run can go on from here. */
   goOn: LiveSession | null;
+  /** What else can be done with the reply. */
+  children?: ReactNode;
 }
 
 /** How a run ended, and what it cost; loud only if something went wrong. */
-export const RunEnd = memo(function RunEnd({ end, expired, words, goOn }: Props) {
+export const RunEnd = memo(function RunEnd({ end, expired, words, goOn, children }: Props) {
   const usage = end.usage ?? {};
   const facts = [
     end.turns ? plural(end.turns, "turn") : "",
@@ -70,6 +72,7 @@ export const RunEnd = memo(function RunEnd({ end, expired, words, goOn }: Props)
       {goOn && <GoOn session={goOn} outcome={end.outcome} />}
       <div className={styles.facts}>
         {words && <CopyButton text={words} label="Copy the reply" />}
+        {children}
         <span>{facts.join(" · ")}</span>
       </div>
     </footer>

@@ -1,7 +1,14 @@
 import { memo, useState } from "react";
+import { fork } from "../session/branching";
+import type { LiveSession } from "../session/liveSession";
+import { useStore } from "../session/store";
+import type { Place } from "../session/tree";
 import type { Item } from "../session/view";
-import { Button } from "../ui/Button";
+import { Button, IconButton } from "../ui/Button";
+import { Icon } from "../ui/Icon";
 import { AttachedFiles } from "./attachments";
+import { BranchArrows } from "./Branches";
+import { EditMessage } from "./EditMessage";
 import { CopyButton } from "../ui/CopyButton";
 import { clock } from "../ui/format";
 import { StoredImage } from "../ui/Stored";
@@ -12,9 +19,20 @@ const LONG_LINES = 16;
 const SAID: Record<string, string> = { steer: "while it worked", followup: "queued before", system: "system" };
 
 /** What the person said. Long texts are folded. */
-export const UserMessage = memo(function UserMessage({ item }: { item: Item & { kind: "user" } }) {
+export const UserMessage = memo(function UserMessage({
+  item,
+  session,
+  place,
+}: {
+  item: Item & { kind: "user" };
+  session: LiveSession;
+  place: Place | null;
+}) {
   const [open, setOpen] = useState(false);
+  const [editing, setEditing] = useState(false);
+  const moving = useStore(session.store, (state) => state.moving !== null);
   const long = item.text.length > LONG_CHARS || item.text.split("\n").length > LONG_LINES;
+  if (editing) return <EditMessage item={item} session={session} onClose={() => setEditing(false)} />;
   return (
     <article className={styles.message} id={`m-${item.id}`} aria-label="You">
       {item.text && <div className={long && !open ? `${styles.text} ${styles.folded}` : styles.text}>{item.text}</div>}
@@ -31,11 +49,22 @@ export const UserMessage = memo(function UserMessage({ item }: { item: Item & { 
           {open ? "Show less" : "Show all"}
         </Button>
       )}
-      <footer>
-        {SAID[item.source] && <span>{SAID[item.source]}</span>}
-        {item.ts > 0 && <time dateTime={new Date(item.ts).toISOString()}>{clock(item.ts)}</time>}
-        {item.text && <CopyButton text={item.text} />}
-      </footer>
+      <div className={styles.below}>
+        <BranchArrows place={place} session={session} />
+        <footer>
+          {SAID[item.source] && <span>{SAID[item.source]}</span>}
+          {item.ts > 0 && <time dateTime={new Date(item.ts).toISOString()}>{clock(item.ts)}</time>}
+          {item.text && <CopyButton text={item.text} />}
+          {item.source !== "system" && (
+            <IconButton label="Edit and send again" small disabled={moving} onClick={() => setEditing(true)}>
+              <Icon name="pencil" />
+            </IconButton>
+          )}
+          <IconButton label="Fork from here" small onClick={() => void fork(session, item.id)}>
+            <Icon name="fork" />
+          </IconButton>
+        </footer>
+      </div>
     </article>
   );
 });

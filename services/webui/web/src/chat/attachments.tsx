@@ -20,7 +20,7 @@ export function useAttachments() {
         complain(file.name, `at most ${bytes(LIMIT_BYTES)}, it has ${bytes(file.size)}`);
         continue;
       }
-      const data = await base64(file);
+      const data = await toBase64(file);
       setAttachments((before) => [
         ...before,
         { name: file.name, media_type: file.type || "application/octet-stream", data },
@@ -72,7 +72,7 @@ export function useAttachments() {
   };
 }
 
-function base64(file: File): Promise<string> {
+export function toBase64(file: Blob): Promise<string> {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(typeof reader.result === "string" ? reader.result.replace(/^[^,]*,/, "") : "");

@@ -47,13 +47,18 @@ export function wordsBefore(items: readonly Item[], index: number): string {
   return "";
 }
 
+/** Id of the last message before the run ended at `index`; null if it said nothing. */
+export function lastSaid(items: readonly Item[], index: number): string | null {
+  return items.slice(0, index).findLast((item) => item.kind === "assistant")?.id ?? null;
+}
+
 const MAY_GO_ON = new Set(["failed", "timed_out", "turn_limit", "budget"]);
 
 /** Where the last run of these items ended without an answer and can go on; -1 where nothing is left undone. */
 export function unansweredAt(items: readonly Item[]): number {
   const index = items.findLastIndex((item) => item.kind !== "note");
   const item = items[index];
-  if (item?.kind !== "run_end" || !MAY_GO_ON.has(item.end.outcome)) return -1;
+  if (item?.kind !== "run_end" || item.isLeft || !MAY_GO_ON.has(item.end.outcome)) return -1;
   const before = items.slice(0, index).findLast((one) => one.kind === "user" || one.kind === "assistant");
   if (before?.kind === "user") return index;
   if (before?.kind !== "assistant") return -1;

@@ -1,8 +1,17 @@
-import type { Entry, MessageEntry, QueuedEntry, SessionInfoEntry, StreamEvent } from "../api/types";
+import type {
+  Entry,
+  ForkEntry,
+  InheritedMessage,
+  MessageEntry,
+  QueuedEntry,
+  SessionInfoEntry,
+  StreamEvent,
+} from "../api/types";
 import { contentOf } from "./content";
 import { foldDelta, startPartial } from "./partial";
 import { settingsSaid } from "./settingsSaid";
 import { appendTail, EMPTY_TAIL } from "./tail";
+import { treeOf } from "./tree";
 import { type Call, EMPTY_VIEW, type Item, NEW_CALL, type Queued, type View } from "./view";
 
 const TAKEN_BACK = "taken back"; // by the person, who knows
@@ -48,9 +57,31 @@ export function fold(view: View, event: StreamEvent, now: number = Date.now()): 
 
 /** The view after one more entry of the log. */
 export function foldEntry(view: View, entry: Entry): View {
+  const next = append(view, entry);
+  return next !== view && entry.type === "navigate" ? showBranch({ ...next, partial: null, retry: null }) : next;
+}
+
+function append(view: View, entry: Entry): View {
   const index = entry.index ?? 0;
   if (entry.seq < view.lastSeq || (entry.seq === view.lastSeq && index <= view.lastIndex)) return view;
-  const next: View = { ...view, log: [...view.log, entry], lastSeq: entry.seq, lastIndex: index };
+  return foldOne({ ...view, log: [...view.log, entry], lastSeq: entry.seq, lastIndex: index }, entry);
+}
+
+/** The view with the conversation of the live branch alone; the rest is the session's, on whatever branch it is. */
+function showBranch(view: View): View {
+  const { entries, path, aside } = treeOf(view.log, view.inherited);
+  const shown = [...new Set([...path, ...aside])].sort((a, b) => a - b);
+  const branch = shown.reduce((before, index) => foldOne(before, entries[index] as Entry), EMPTY_VIEW);
+  const { contextTokens, expired, quietRun } = branch;
+  const left = new Set([...aside].map((index) => entries[index]?.id));
+  const items = branch.items.map((item): Item =>
+    item.kind === "run_end" && left.has(item.id) ? { ...item, isLeft: true } : item,
+  );
+  return { ...view, items, contextTokens, expired, quietRun, calls: { ...branch.calls, ...view.calls } };
+}
+
+/** `next` with what the last entry of its log means. */
+function foldOne(next: View, entry: Entry): View {
   switch (entry.type) {
     case "message":
       return foldMessage(withOpenRun(next, entry), entry);
@@ -71,10 +102,10 @@ export function foldEntry(view: View, entry: Entry): View {
         return { ...next, run: null, partial: null, retry: null, parked: entry };
       // Nothing is asked any more once the run is over.
       const closed: View = { ...next, run: null, partial: null, retry: null, parked: null, approvals: [], expired: 0 };
-      const quiet = entry.run_id !== undefined && entry.run_id === view.quietRun;
+      const quiet = entry.run_id !== undefined && entry.run_id === next.quietRun;
       return quiet
         ? closed
-        : withItem(closed, { kind: "run_end", id: entry.id, ts: entry.ts ?? 0, end: entry, expired: view.expired });
+        : withItem(closed, { kind: "run_end", id: entry.id, ts: entry.ts ?? 0, end: entry, expired: next.expired });
     }
     case "approval_request":
       return withCall({ ...next, approvals: [...next.approvals, entry] }, entry.call_id, (call) => ({
@@ -83,7 +114,7 @@ export function foldEntry(view: View, entry: Entry): View {
       }));
     case "approval": {
       const approvals = next.approvals.filter((request) => request.id !== entry.approval_id);
-      const expired = view.expired + (entry.decision === "expired" ? 1 : 0);
+      const expired = next.expired + (entry.decision === "expired" ? 1 : 0);
       return withCall({ ...next, approvals, expired }, entry.call_id, (call) => ({
         ...call,
         asks: null,
@@ -106,12 +137,22 @@ export function foldEntry(view: View, entry: Entry): View {
       return withNote({ ...next, model: entry.model }, entry, `Model is now ${entry.model}`);
     case "epoch":
       return foldEpoch(next, entry);
+    case "compaction":
+      return withItem(next, { kind: "compaction", id: entry.id, ts: entry.ts ?? 0, entry });
+    case "compaction_undone":
+      return { ...next, undone: [...next.undone, entry.compaction] };
+    case "fork":
+      return withItem(next, { kind: "fork", id: entry.id, ts: entry.ts ?? 0, origin: entry.origin });
+    case "navigate":
+      return entry.summary
+        ? withItem(next, { kind: "summary", id: entry.id, ts: entry.ts ?? 0, text: entry.summary })
+        : next;
     case "tool_list": // what the model is offered: nothing that people are shown
       return next;
     case "custom":
       return foldCustom(next, entry);
     case "deleted": // what follows is another session of this id
-      return { ...EMPTY_VIEW, lastSeq: entry.seq, lastIndex: index, caughtUp: view.caughtUp };
+      return { ...EMPTY_VIEW, lastSeq: next.lastSeq, lastIndex: next.lastIndex, caughtUp: next.caughtUp };
     default:
       return next; // a newer gateway may write entries that this version does not know
   }
@@ -121,7 +162,7 @@ export function foldEntry(view: View, entry: Entry): View {
 export function prepend(view: View, older: readonly Entry[]): View {
   const first = view.log[0]?.seq ?? Infinity;
   const log = [...older.filter((entry) => entry.seq < first), ...view.log];
-  const whole = foldAll(log);
+  const whole = foldAll(log, view.inherited);
   const calls: Record<string, Call> = { ...whole.calls };
   for (const [id, call] of Object.entries(view.calls)) {
     const known = calls[id] ?? NEW_CALL;
@@ -140,9 +181,18 @@ export function prepend(view: View, older: readonly Entry[]): View {
   };
 }
 
-/** The view over these entries alone. */
-export function foldAll(log: readonly Entry[]): View {
-  return log.reduce(foldEntry, EMPTY_VIEW);
+/** The view over these entries alone; `inherited` is what the session was forked with. */
+export function foldAll(log: readonly Entry[], inherited: readonly Entry[] = []): View {
+  const whole = log.reduce(append, EMPTY_VIEW);
+  const isStraight = inherited.length === 0 && !whole.log.some((entry) => entry.type === "navigate");
+  return isStraight ? whole : showBranch({ ...whole, inherited });
+}
+
+/** The view with the messages that the entry `fork` began its session with. */
+export function inherit(view: View, fork: ForkEntry, messages: readonly InheritedMessage[]): View {
+  if (!view.log.some((entry) => entry.id === fork.id)) return view; // another session has this id meanwhile
+  const inherited = messages.map(([id, message]): Entry => ({ type: "message", id, seq: fork.seq, message }));
+  return showBranch({ ...view, inherited });
 }
 
 /** What the scheduler brings: lines that wait, answers that were sent here, heartbeats that found nothing to do. */
@@ -230,9 +280,9 @@ function withCall(view: View, id: string, change: (call: Call) => Call): View {
   return after === before ? view : { ...view, calls: { ...view.calls, [id]: after } };
 }
 
-/** The entry with this id is in the log: live pieces of it come too late to matter. */
+/** The entry with this id is in the log, on whatever branch: live pieces of it come too late to matter. */
 function isSettled(view: View, id: string): boolean {
-  return view.items.findLastIndex((item) => item.id === id) >= 0;
+  return view.log.findLastIndex((entry) => entry.id === id) >= 0;
 }
 
 function queued(entry: QueuedEntry): Queued {

@@ -1,14 +1,24 @@
-import { api, ApiError, type Attachment } from "../api/client";
+import { api, ApiError, type Attachment, readObject } from "../api/client";
 import { follow } from "../api/events";
-import { type Entry, readEvent, type SendKind, type Session, type StreamEvent } from "../api/types";
+import {
+  type Entry,
+  type InheritedMessage,
+  readEvent,
+  type SendKind,
+  type Session,
+  type StreamEvent,
+} from "../api/types";
 import { complain } from "../ui/toast";
+import type { Move } from "./branching";
 import { restoreDraft } from "./drafts";
-import { fold, prepend } from "./fold";
+import { fold, inherit, prepend } from "./fold";
 import { keepOutbox, newKey, type Outgoing, persistently, restoreOutbox, settle } from "./outbox";
 import { createStore, nextFrame, type Store } from "./store";
+import { treeOf } from "./tree";
 import { EMPTY_VIEW, type Queued, type View } from "./view";
 
 const PAGE = 120;
+const LONG_PAGE = 1000;
 const NEWEST = Number.MAX_SAFE_INTEGER;
 
 export interface SessionState {
@@ -19,6 +29,10 @@ export interface SessionState {
   phase: "loading" | "ready" | "missing" | "failed";
   problem: string | null;
   older: "more" | "loading" | "none";
+  /** What is asked of the gateway now: to go on from another entry. */
+  moving: Move | null;
+  /** That the run stops for this has to be confirmed first. */
+  asksToMove: Move | null;
 }
 
 /** One session, kept up to date while someone looks at it. */
@@ -28,6 +42,9 @@ export class LiveSession {
   private refreshing: ReturnType<typeof setTimeout> | null = null;
   /** The run is being stopped from here: what was queued goes back to who wrote it. */
   private stopping = false;
+  private completing = false;
+  /** Id of the `fork` entry whose messages were asked for. */
+  private readFork = "";
   /** Files by the key of the message that they were sent with from here; the log names those that wait, no more. */
   private readonly sentFiles = new Map<string, readonly Attachment[]>();
 
@@ -37,7 +54,16 @@ export class LiveSession {
   ) {
     const outbox = restoreOutbox(id);
     this.store = createStore<SessionState>(
-      { view: EMPTY_VIEW, meta: null, outbox, phase: "loading", problem: null, older: "none" },
+      {
+        view: EMPTY_VIEW,
+        meta: null,
+        outbox,
+        phase: "loading",
+        problem: null,
+        older: "none",
+        moving: null,
+        asksToMove: null,
+      },
       nextFrame,
     );
     for (const out of outbox) void this.deliver(out);
@@ -61,20 +87,47 @@ export class LiveSession {
     };
   }
 
-  async loadOlder(): Promise<void> {
+  /** Puts up to `limit` older entries on top; whether that worked. */
+  async loadOlder(limit: number = PAGE): Promise<boolean> {
     const { view, older } = this.store.get();
     const first = view.log[0]?.seq;
-    if (older !== "more" || first === undefined) return;
+    if (older !== "more" || first === undefined) return false;
     this.patch({ older: "loading" });
     try {
-      const page = await api.entriesBefore(this.id, first, PAGE);
+      const page = await api.entriesBefore(this.id, first, limit);
       this.store.set((state) => ({
         ...state,
         view: prepend(state.view, page.entries),
         older: page.next === null ? "none" : "more",
       }));
+      void this.complete();
+      return true;
     } catch {
       this.patch({ older: "more" });
+      return false;
+    }
+  }
+
+  /** Loads what the live branch goes through and the window lacks: far older entries, and what the session was forked with. */
+  private async complete(): Promise<void> {
+    if (this.completing) return;
+    this.completing = true;
+    try {
+      for (;;) {
+        const { view } = this.store.get();
+        const fork = view.inherited.length > 0 ? undefined : view.log.find((entry) => entry.type === "fork");
+        if (fork && fork.id !== this.readFork) {
+          this.readFork = fork.id;
+          const messages: unknown = JSON.parse(
+            await (await readObject(fork.object, AbortSignal.timeout(60_000))).text(),
+          );
+          this.store.set((state) => ({ ...state, view: inherit(state.view, fork, messages as InheritedMessage[]) }));
+        } else if (treeOf(view.log, view.inherited).lacks === null || !(await this.loadOlder(LONG_PAGE))) return;
+      }
+    } catch (error) {
+      complain("Could not load what was said in the session that this one was forked from", error);
+    } finally {
+      this.completing = false;
     }
   }
 
@@ -186,6 +239,7 @@ export class LiveSession {
         phase: "ready",
         older: page.next === null ? "none" : "more",
       }));
+      void this.complete();
     } catch (error) {
       const missing = error instanceof ApiError && error.status === 404;
       this.patch({
@@ -231,6 +285,7 @@ export class LiveSession {
       return view === state.view && outbox === state.outbox ? state : { ...state, view, outbox };
     });
     this.giveBack(back);
+    if (entries.some((entry) => entry.type === "navigate" || entry.type === "fork")) void this.complete();
     if (entries.some(changesNumbers)) this.refresh();
     if (entries.some(changesList)) this.onChanged();
   }

@@ -1,6 +1,7 @@
 import type {
   ApprovalRequestEntry,
   AssistantMessage,
+  CompactionEntry,
   Decision,
   Entry,
   HookDecisionEntry,
@@ -23,8 +24,14 @@ export interface AttachedFile {
 export type Item =
   | { kind: "user"; id: string; ts: number; text: string; images: ImageBlock[]; files: AttachedFile[]; source: Source }
   | { kind: "assistant"; id: string; ts: number; message: AssistantMessage }
-  | { kind: "run_end"; id: string; ts: number; end: RunEndEntry; expired: number }
-  | { kind: "note"; id: string; ts: number; text: string };
+  | { kind: "run_end"; id: string; ts: number; end: RunEndEntry; expired: number; isLeft?: true }
+  | { kind: "note"; id: string; ts: number; text: string }
+  /** The model is shown a summary instead of what is above. */
+  | { kind: "compaction"; id: string; ts: number; entry: CompactionEntry }
+  /** What the model is told of a branch that was left. */
+  | { kind: "summary"; id: string; ts: number; text: string }
+  /** What is above was said in another session. */
+  | { kind: "fork"; id: string; ts: number; origin: string };
 
 /** What is known of a tool call beside what the model wrote. */
 export interface Call {
@@ -66,8 +73,11 @@ export interface Run {
 
 /** Everything a page about one session shows: a fold over its log and its live events. */
 export interface View {
-  /** The loaded window of the log, oldest first. */
+  /** The loaded window of the log, oldest first: all branches. */
   log: readonly Entry[];
+  /** What the session was forked with, as entries; empty until it is loaded. */
+  inherited: readonly Entry[];
+  /** The live branch. */
   items: readonly Item[];
   calls: Readonly<Record<string, Call>>;
   partial: PartialReply | null;
@@ -78,6 +88,8 @@ export interface View {
   parked: RunEndEntry | null;
   /** Why the model is asked again. */
   retry: { attempt: number; delayS: number; error: string; at: number } | null;
+  /** Ids of `compaction` entries that were taken back. */
+  undone: readonly string[];
   mode: string | null;
   model: string | null;
   title: string | null;
@@ -106,6 +118,7 @@ export const NEW_CALL: Call = {
 
 export const EMPTY_VIEW: View = {
   log: [],
+  inherited: [],
   items: [],
   calls: {},
   partial: null,
@@ -114,6 +127,7 @@ export const EMPTY_VIEW: View = {
   run: null,
   parked: null,
   retry: null,
+  undone: [],
   mode: null,
   model: null,
   title: null,

@@ -1,0 +1,138 @@
+"""Going on from another message: edited words, other answers, arrows between them, and new sessions."""
+
+import re
+
+from playwright.sync_api import Locator, Route, expect
+
+from tests.e2e import test_web
+from tests.e2e.tab import Tab
+from tests.e2e.test_web import NewTab
+from tests.support.fairlead_up import FairleadUp
+
+pytestmark = test_web.pytestmark
+PHONE = test_web.PHONE
+gate, has_sideways_scrolling = test_web.gate, test_web.has_sideways_scrolling
+
+# The stack, the browser and the tabs are those of the other pages' tests.
+model, up, browser, new_tab, tab = (
+    test_web.model,
+    test_web.up,
+    test_web.browser,
+    test_web.new_tab,
+    test_web.tab,
+)
+
+
+def edit(tab: Tab, number: int, text: str) -> None:
+    """Say other words in place of message `number`, from 0."""
+    message = tab.said.nth(number)
+    message.hover()
+    message.get_by_role("button", name="Edit and send again").click()
+    box = tab.page.get_by_label("Your message")
+    box.fill(text)
+    box.press("Enter")
+
+
+def arrows(tab: Tab) -> Locator:
+    return tab.log.get_by_role("group", name="Versions")
+
+
+def picture(tab: Tab) -> list[str]:
+    """What stands in the conversation, and which versions of it."""
+    parts = tab.log.locator("article, [aria-label=Versions]").all_inner_texts()
+    return [re.sub(r"\s+|\d\d:\d\d", "", part) for part in parts]
+
+
+def test_edited_words_make_a_branch_and_arrows_lead_between_them(new_tab: NewTab) -> None:
+    tab = new_tab()
+    session = tab.begin('op=B1 answer="first answer"')
+    tab.wait_ends()
+    tab.say('op=B2 answer="second answer"')
+    tab.wait_ends(2)
+    edit(tab, 0, 'op=B3 answer="other answer"')
+    expect(tab.replies).to_have_text([re.compile("other answer")])
+    expect(tab.said).to_have_count(1)
+    expect(arrows(tab)).to_have_text("2/2")
+    tab.shoot("edited")
+
+    tab.page.get_by_role("button", name="Previous version").click()
+    expect(tab.replies.last).to_contain_text("second answer")
+    expect(tab.said).to_have_count(2)
+    expect(arrows(tab)).to_have_text("1/2")
+    tab.page.reload()
+    expect(tab.replies.last).to_contain_text("second answer")
+    expect(arrows(tab)).to_have_text("1/2")
+
+    tab.log.get_by_role("button", name="Answer again").last.click()
+    expect(arrows(tab)).to_have_text(["1/2", "2/2"])
+    tab.shoot("answered-again")
+
+    phone = new_tab(**PHONE)
+    phone.go(f"/s/{session}")
+    expect(arrows(phone)).to_have_text(["1/2", "2/2"])
+    expect(phone.said.first.get_by_role("button", name="Edit and send again")).to_be_visible()
+    assert not has_sideways_scrolling(phone)
+
+
+def test_an_open_run_is_stopped_before_its_message_is_edited(up: FairleadUp, tab: Tab) -> None:
+    command, file = gate(up, "edited")
+    tab.begin(f'op=B4 steps=1 run="{command}"')
+    expect(tab.tool("seq 1200")).to_be_visible()
+    message = tab.said.first
+    message.hover()
+    message.get_by_role("button", name="Edit and send again").click()
+    expect(tab.log.get_by_text("The run stops first.")).to_be_visible()
+    tab.page.get_by_label("Your message").press("Escape")
+    tab.wait_state("Running")
+    edit(tab, 0, 'op=B5 answer="instead"')
+    expect(tab.replies).to_have_text([re.compile("instead")])
+    tab.wait_state("Idle")
+    tab.page.get_by_role("button", name="Previous version").click()
+    expect(tab.log.locator("[data-run-end=aborted]")).to_be_visible()
+    file.touch()
+
+
+def test_two_browsers_that_change_a_session_at_once_end_with_the_same_picture(new_tab: NewTab) -> None:
+    one, two = new_tab(), new_tab()
+    session = one.begin('op=B6 answer="begun"')
+    one.wait_ends()
+    two.go(f"/s/{session}")
+    two.wait_ends()
+    for tab, words in ((one, "by 1"), (two, "by 2")):
+        tab.said.first.hover()
+        tab.said.first.get_by_role("button", name="Edit and send again").click()
+        tab.page.get_by_label("Your message").fill(f'op=B7 answer="{words}"')
+    held: list[Route] = []
+    for tab in (one, two):
+        tab.expect_trouble("409")
+        tab.page.route("**/edit", lambda route: held.append(route))
+        tab.page.get_by_label("Your message").press("Enter")
+        expect(tab.page.get_by_role("button", name="Sending")).to_be_visible()
+    for route in held:
+        route.continue_()
+    for tab in (one, two):
+        expect(tab.replies).to_have_text([re.compile("by [12]")])
+        tab.wait_state("Idle")
+    # One of them was first. The other one was told, and still has its words.
+    late = one if "by 2" in one.words() else two
+    expect(late.page.get_by_text("Nothing was changed")).to_be_visible()
+    expect(late.composer).to_have_value(re.compile("op=B7"))
+    assert len(held) == 2
+    expect(arrows(one)).to_have_text("2/2")
+    two.log.get_by_role("button", name="Answer again").last.click()
+    one.said.first.hover()
+    one.said.first.get_by_role("button", name="Fork from here").click()
+    one.page.wait_for_url(lambda url: session not in url)
+    expect(one.log.get_by_text("Forked from")).to_be_visible()
+    expect(one.said).to_have_count(1)
+    one.say("op=B8")
+    expect(one.replies).to_have_count(1)
+    one.page.reload()
+    expect(one.said).to_have_count(2)
+    one.shoot("fork")
+
+    one.go(f"/s/{session}")
+    for tab in (one, two):
+        tab.wait_state("Idle")
+        expect(arrows(tab)).to_have_count(2)
+    assert picture(one) == picture(two)
