@@ -133,6 +133,8 @@ async def test_a_field_of_replies_that_a_server_refused_is_not_sent_again() -> N
     deepseek = await sent(without(dialect_of("deepseek-v4-pro", DEEPSEEK), fields), *asked.messages)
     assert "reasoning_content" not in json.dumps(deepseek)
     assert without(local, {"temperature"}) is local
+    gemini = without(dialect_of("gemini-3-flash-preview", GEMINI), {"extra_content"})
+    assert "extra_content" not in json.dumps(await sent(gemini, *asked.messages))
 
 
 async def test_replies_of_other_models_are_filled_where_none_may_lack_reasoning() -> None:

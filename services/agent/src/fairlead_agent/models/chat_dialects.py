@@ -170,7 +170,8 @@ def without(dialect: ChatDialect, fields: Collection[str]) -> ChatDialect:
     if dialect.returned.isdisjoint(fields) and dialect.filled not in fields:
         return dialect
     filled = "" if dialect.filled in fields else dialect.filled
-    return dialect._replace(returned=dialect.returned.difference(fields), filled=filled)
+    unsigned = {name: value for name, value in dialect.unsigned.items() if name not in fields}
+    return dialect._replace(returned=dialect.returned.difference(fields), filled=filled, unsigned=unsigned)
 
 
 def dialect_of(model: str, url: str, vendor: str = "") -> ChatDialect:
