@@ -44,6 +44,8 @@ class ProviderConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_field
     Fields:
         kind: the API that it speaks: OpenAI's chat completions (`openai`), OpenAI's `responses`, Anthropic's
             messages (`anthropic`), or whatever `litellm` makes of the model's name.
+        api_keys: several keys, beside `api_key`: a session keeps to one of them, and takes another while that
+            is refused.
         base_url: with `/v1` where the API has it; empty: the vendor's own.
         vendor: whose models it has, as the bundled table of models names it (`deepseek`, `xai`); empty: that
             of its name or of `kind`.
@@ -53,8 +55,14 @@ class ProviderConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_field
     kind: ProviderKind = "openai"
     base_url: BaseUrl = ""
     api_key: ApiKey = ApiKey()
+    api_keys: Annotated[list[ApiKey], msgspec.Meta(max_length=32)] = []
     vendor: str = ""
     headers: dict[HeaderName, str] = {}
+
+    @property
+    def keys(self) -> list[ApiKey]:
+        """All keys that are set."""
+        return [each for each in (self.api_key, *self.api_keys) if each != ApiKey()]
 
 
 class ModelEntry(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):

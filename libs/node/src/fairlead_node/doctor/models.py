@@ -137,7 +137,7 @@ def _model(look: DoctorContext, name: str) -> list[Finding]:
     if look.offline:
         return [*findings, skipped("models.reachable", f"{name}: --offline")]
     configured = look.config_or_defaults().models.providers.get(kind)
-    if configured is not None and (stored := configured.api_key.stored):
+    if configured is not None and (stored := next((key.stored for key in configured.keys), "")):
         text = f"{name}: the agent service alone can read its key: `fairlead credentials test {stored}`"
         return [*findings, skipped("models.reachable", text)]
     if (provider := _provider(look, kind)) is not None:
@@ -183,7 +183,7 @@ def _provider(look: DoctorContext, name: str) -> _Provider | None:
     if config.kind == "litellm":
         return None
     api = "anthropic" if config.kind == "anthropic" else "openai"
-    source = config.api_key
+    source = next(iter(config.keys), config.api_key)
     key = look.environ.get(source.from_env, "") if source.from_env else ""
     if source.from_file:
         with contextlib.suppress(OSError, UnicodeDecodeError):

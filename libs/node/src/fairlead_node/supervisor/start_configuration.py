@@ -86,7 +86,7 @@ async def _read(access: NatsAccess, overrides: dict[str, object]) -> StartConfig
         stored, config = stored_config(content, {}), stored_config(content, overrides)
     except InvalidInputError:
         return StartConfiguration()
-    keys = (provider.api_key.from_env for provider in config.models.providers.values())
+    keys = (key.from_env for provider in config.models.providers.values() for key in provider.keys)
     before = model_problems(stored)
     new = [f"{field}: {why}" for field, why in model_problems(config).items() if before.get(field) != why]
     models = content.get("models")

@@ -5,14 +5,15 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 import structlog
 
 from fairlead_agent.models.discovery import Discovery, ListsModels
 from fairlead_agent.models.facts import known_facts
 from fairlead_agent.models.failed_models import FailedModels
-from fairlead_agent.models.interface import BackEndSetup, ModelBackend
+from fairlead_agent.models.interface import BackEndSetup, ModelBackend, ModelError
+from fairlead_agent.models.key_pool import KeyPool
 from fairlead_agent.models.mending import Mending
 from fairlead_agent.models.table import ModelFacts
 from fairlead_agent.models.window import Window, window_of
@@ -57,12 +58,25 @@ class KnowsModels(Protocol):
         """What it knows of a model."""
 
 
+class ProviderKey(NamedTuple):
+    """The key of a request.
+
+    Fields:
+        keys: all of its provider. used: the one of them.
+    """
+
+    provider: str
+    keys: list[str]
+    used: str
+
+
 class Registry:
     """The back ends of this process, made when first needed.
 
     Args:
         environ: where keys with `from_env` are; None: that of this process.
         stored: where keys with `stored` are; None: nowhere.
+        pool: which keys rest, of providers with several; None: as this process learns it.
     """
 
     def __init__(
@@ -70,12 +84,14 @@ class Registry:
         config: LiveConfig,
         environ: Mapping[str, str] | None = None,
         stored: StoredCredentials | None = None,
+        pool: KeyPool | None = None,
     ) -> None:
         self._config = config
         self._environ = os.environ if environ is None else environ
         self.mending = Mending()
         self.failed = FailedModels()
         self._stored = stored
+        self._pool = pool or KeyPool(None)
         self._made: dict[str, tuple[ProviderConfig | None, str, ModelBackend]] = {}
         self.discovery = Discovery()
         self._retired: list[tuple[float, str, ModelBackend]] = []
@@ -91,14 +107,37 @@ class Registry:
         provider = models.providers.get(backend)
         if provider is None and backend == "openai" and self._needs_responses(name):
             backend = RESPONSES
-        key = "" if provider is None else self._key(backend, provider.api_key)
-        made = self._made.get(backend)
+        key = "" if provider is None else self._keys(backend, provider)[0]
+        return self._with_key(backend, provider, key, backend), model
+
+    async def for_session(self, name: str, session: str) -> tuple[ModelBackend, ProviderKey | None]:
+        """As `resolve`, with the key that a session uses now, if its provider has several.
+
+        Raises:
+            InvalidInputError: as `resolve`, or a key cannot be read.
+        """
+        backend, _ = parse_model(name, back_ends=self._config.current.models.named)
+        provider = self._config.current.models.providers.get(backend)
+        if provider is None or len(provider.keys) < 2:
+            return self.resolve(name)[0], None
+        keys = self._keys(backend, provider)
+        key = await self._pool.key_for(backend, keys, session)
+        slot = backend if key == keys[0] else f"{backend}#{keys.index(key)}"
+        return self._with_key(backend, provider, key, slot), ProviderKey(backend, keys, key)
+
+    async def refused(self, key: ProviderKey | None, error: ModelError) -> bool:
+        """Take note of a refusal; whether the same request may be sent with another key now."""
+        return key is not None and await self._pool.refused(key.provider, key.keys, key.used, error)
+
+    def _with_key(self, backend: str, provider: ProviderConfig | None, key: str, slot: str) -> ModelBackend:
+        """The back end with this key, kept under `slot`."""
+        made = self._made.get(slot)
         if made is None or made[:2] != (provider, key):
             new = self._make(backend) if provider is None else self._of_provider(backend, provider, key)
-            self._retire(backend)
+            self._retire(slot)
             made = (provider, key, new)
-            self._made[backend] = made
-        return made[2], model
+            self._made[slot] = made
+        return made[2]
 
     def _needs_responses(self, name: str) -> bool:
         """Whether OpenAI's own server is asked for a model that has no chat completions."""
@@ -111,8 +150,9 @@ class Registry:
             if provider is None:
                 continue
             try:
-                same = self._key(name, provider.api_key) == key
-            except InvalidInputError:
+                backend, _, number = name.partition("#")
+                same = self._keys(backend, provider)[int(number or 0)] == key
+            except (InvalidInputError, IndexError):
                 same = False
             if not same:
                 self._retire(name)
@@ -175,6 +215,11 @@ class Registry:
         """
         return window_of(self.facts(name), profile)
 
+    def _keys(self, name: str, provider: ProviderConfig) -> list[str]:
+        """The values of its keys, those that are there; one that is empty if none is."""
+        found = [self._key(name, each) for each in provider.keys]
+        return list(dict.fromkeys(filter(None, found))) or [""]
+
     def _key(self, name: str, key: ApiKey) -> str:
         if key.from_env:
             return self._environ.get(key.from_env, "")
@@ -200,7 +245,9 @@ class Registry:
     def providers_of(self, name: str) -> list[str]:
         """The configured providers whose key is this stored credential."""
         providers = self._config.current.models.providers
-        return sorted(each for each, provider in providers.items() if provider.api_key.stored == name)
+        return sorted(
+            each for each, provider in providers.items() if name in {key.stored for key in provider.keys}
+        )
 
     def _setup(self, backend: str) -> BackEndSetup:
         return BackEndSetup(

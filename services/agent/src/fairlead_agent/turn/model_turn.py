@@ -9,7 +9,7 @@ import structlog
 from fairlead_agent.budget.budget import Budget, Spend
 from fairlead_agent.compaction.compaction import RequestSize
 from fairlead_agent.models.families import family
-from fairlead_agent.models.interface import ModelError, ModelRequest
+from fairlead_agent.models.interface import ModelBackend, ModelError, ModelRequest
 from fairlead_agent.models.mending import MAX_MENDS, mended
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.models.window import Window
@@ -310,7 +310,20 @@ class ModelTurn:
                 return
 
     async def _read(self, model_name: str, request: ModelRequest, reply: StreamedReply) -> None:
-        model, _ = self._registry.resolve(model_name)
+        while True:
+            model, key = await self._registry.for_session(model_name, self._owner.session)
+            try:
+                await self._stream(model, model_name, request, reply)
+            except ModelError as error:
+                is_begun = reply.first_piece_ms is not None or self._interrupted
+                if not await self._registry.refused(key, error) or is_begun:
+                    raise
+            else:
+                return
+
+    async def _stream(
+        self, model: ModelBackend, model_name: str, request: ModelRequest, reply: StreamedReply
+    ) -> None:
         self._streaming = StreamedRequest(self._owner, self._run_id, reply, model_name)
         try:
             await self._streaming.run(model, request, self._tools.keep)
