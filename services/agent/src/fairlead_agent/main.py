@@ -33,7 +33,7 @@ from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.process import ServicePart, run_service
 from fairlead_common.service.sealing import SealingPair
 from fairlead_common.service.stored_credentials import StoredCredentials
-from fairlead_common.session_log.records import ONE_ENTRY, READ_FORMATS
+from fairlead_common.session_log.records import READ_FORMATS, SEVERAL_ENTRIES
 
 log = structlog.get_logger()
 
@@ -107,7 +107,7 @@ def _log_format() -> int:
     Raises:
         InvalidInputError: it is no format that this version reads.
     """
-    given = os.environ.get("FAIRLEAD_LOG_FORMAT") or str(ONE_ENTRY)
+    given = os.environ.get("FAIRLEAD_LOG_FORMAT") or str(SEVERAL_ENTRIES)
     if given not in map(str, READ_FORMATS):
         known = ", ".join(map(str, sorted(READ_FORMATS)))
         raise InvalidInputError("FAIRLEAD_LOG_FORMAT", f"one of {known}, got {given!r}")

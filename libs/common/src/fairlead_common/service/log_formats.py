@@ -1,9 +1,10 @@
 """What may be written to logs: chosen formats of records, and entries, that every live service reads.
 
-Readers come one release before writers: this release reads records of several entries, and writes them only
-where `FAIRLEAD_LOG_FORMAT=2` asks for it. Services announce what they read with their other metadata (see
-`process.register`). An agent that cannot read a record lets the session go; a gateway, a scheduler and a page
-of the version before pass over it, so they have to be gone before the format is chosen.
+Readers come one release before writers. Records of several entries are written by default, and
+`FAIRLEAD_LOG_FORMAT=1` keeps to one entry, for those who may go back to a version that reads no others.
+Services announce what they read with their other metadata (see `process.register`). An agent that cannot read
+a record lets the session go; a gateway, a scheduler and a page of the version before pass over it, so they
+have to be gone before the format is chosen.
 """
 
 from typing import Final
