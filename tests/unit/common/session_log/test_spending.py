@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from fairlead_common.protocol.content import AssistantMessage, Usage
@@ -14,7 +15,7 @@ from fairlead_common.protocol.entries import (
     MessageEntry,
     RunStartEntry,
 )
-from fairlead_common.session_log.spending import Spending
+from fairlead_common.session_log.spending import Spending, asks_for_budget
 
 DAY = "2026-11-23"
 
@@ -88,6 +89,8 @@ def test_a_run_that_waits_for_the_budget_of_a_day_goes_on_with_more_or_with_the_
     )  # fmt: skip
     ts = int(datetime.fromisoformat(decided_on).replace(tzinfo=UTC).timestamp() * 1000)
     entry = ApprovalEntry(id="d", ts=ts, approval_id="a", call_id="budget_a", decision=decision)
+    assert asks_for_budget(request)
+    assert not asks_for_budget(msgspec.structs.replace(request, call_id="m1_0"))  # a tool of that name
     spending.decided(request, entry)
     assert bool(spending.refused) is refused
     assert [each.micro_usd for each in spending.day_extensions] == ([700] if decision == "once" else [])

@@ -59,6 +59,12 @@ def _show(waiting: list[dict[str, Any]], *, as_json: bool) -> None:
     from fairlead.conversation import lasting, printable, sandbox_in_words, until_expiry
 
     for row in waiting:
+        if row["tool"] == "budget" and not row.get("host"):
+            more = printable(str((row.get("arguments") or {}).get("go_on_with", "more")))
+            click.echo(f"{row['id']}  session {row['session']}  go on with {more} more?")
+            click.echo(f"    {printable(str(row.get('why', '')))}")
+            click.echo(f"    {until_expiry(row)}")
+            continue
         place = f"{row.get('workspace') or '-'}, {sandbox_in_words(row.get('sandbox'))}"
         click.echo(
             f"{row['id']}  session {row['session']}  {printable(str(row['tool']))} in {printable(place)}"

@@ -13,7 +13,7 @@ HEARTBEAT_SKIPPED: Final = "heartbeat_skipped"
 HEARTBEAT_OK: Final = "heartbeat_ok"
 # Data: text, source. Something for people to read that no model of this session said.
 DELIVERY: Final = "delivery"
-# Data: limit, day (of a limit for a day), limit_micro_usd or limit_tokens, and how much of it is used:
+# Data: text, limit, day (of a limit for a day), limit_micro_usd or limit_tokens, and how much of it is used:
 # used_micro_usd or used_tokens. Most of a budget is used; told once for each limit.
 BUDGET_WARNING: Final = "budget_warning"
 # Data: level. Thinking level from here on.

@@ -21,6 +21,16 @@ BUDGET: Final = "budget"  # `tool` of a request for approval that is about a bud
 _EXTENDED: Final = frozenset({"once", "session", "always"})
 
 
+def asks_for_budget(request: ApprovalRequestEntry) -> bool:
+    """Whether it is about a budget. A tool may have that name, but its calls have other ids."""
+    return request.tool == BUDGET and request.call_id == budget_call(request.id)
+
+
+def budget_call(approval_id: str) -> str:
+    """`call_id` of a request for approval that is about a budget: that of no call."""
+    return f"{BUDGET}_{approval_id}"
+
+
 class Settled(NamedTuple):
     """The reservation that ended last, and what it cost.
 

@@ -39,7 +39,7 @@ from fairlead_common.session_log.rules import (
     inputs_ended_by,
     reads_untrusted,
 )
-from fairlead_common.session_log.spending import BUDGET
+from fairlead_common.session_log.spending import asks_for_budget
 from fairlead_common.session_log.state_fields import AwaitedReply
 from fairlead_common.session_log.system_events import SILENT
 
@@ -238,7 +238,7 @@ class SessionState(BranchFold):
         for approval_id in closed:
             request = self.approvals.pop(approval_id)
             self.settled_approvals.add(approval_id)
-            if isinstance(entry, ApprovalEntry) and request.tool == BUDGET:
+            if isinstance(entry, ApprovalEntry) and asks_for_budget(request):
                 self.spending.decided(request, entry)
             elif isinstance(entry, ApprovalEntry):
                 self.asked[entry.call_id] = request

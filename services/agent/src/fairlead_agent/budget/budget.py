@@ -335,7 +335,10 @@ class Budget:
             key = f"{limit.name} {limit.day}"
             if limit.is_nearly_used and key not in self._state.spending.warned:
                 unit = "tokens" if limit.is_tokens else "micro_usd"
-                data: dict[str, object] = {"limit": limit.name, "day": limit.day}
+                percent = limit.used * 100 // limit.limit
+                used, of = limit.shown(limit.used), limit.shown(limit.limit)
+                text = f"{percent} % of the budget is used: {used} of {of} ({limit.name})."
+                data: dict[str, object] = {"text": text, "limit": limit.name, "day": limit.day}
                 data |= {f"limit_{unit}": limit.limit, f"used_{unit}": limit.used}
                 log.info("budget_nearly_used", limit=limit.name, used=limit.used, of=limit.limit)
                 await self._owner.append(CustomEntry(id=new_id(), name=BUDGET_WARNING, data=data))

@@ -12,7 +12,7 @@ from fairlead_agent.session.timers import set_timer
 from fairlead_common.config import AgentConfig
 from fairlead_common.protocol.entries import ApprovalRequestEntry
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.session_log.spending import BUDGET
+from fairlead_common.session_log.spending import BUDGET, asks_for_budget, budget_call
 
 
 async def ask(owner: Owner, profile: AgentConfig, reached: BudgetReachedError) -> None:
@@ -23,7 +23,7 @@ async def ask(owner: Owner, profile: AgentConfig, reached: BudgetReachedError) -
     Raises:
         LostOwnershipError, BusUnavailableError: as for an append.
     """
-    if any(each.tool == BUDGET for each in owner.state.approvals.values()):
+    if any(map(asks_for_budget, owner.state.approvals.values())):
         return
     shortfall = reached.shortfall
     limit, unit = shortfall.limit, "tokens" if shortfall.limit.is_tokens else "micro_usd"
@@ -47,7 +47,7 @@ async def ask(owner: Owner, profile: AgentConfig, reached: BudgetReachedError) -
     await owner.append(
         ApprovalRequestEntry(
             id=approval_id,
-            call_id=f"{BUDGET}_{approval_id}",
+            call_id=budget_call(approval_id),
             tool=BUDGET,
             arguments=arguments,
             workspace="",

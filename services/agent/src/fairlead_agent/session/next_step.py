@@ -16,7 +16,7 @@ from fairlead_common.protocol.entries import Outcome, QueuedEntry
 from fairlead_common.protocol.messages import PromptOptions, RunLimitsInput
 from fairlead_common.session_log.conversation import Run
 from fairlead_common.session_log.rules import PARKED_OUTCOMES, reply_outcome
-from fairlead_common.session_log.spending import BUDGET
+from fairlead_common.session_log.spending import asks_for_budget
 from fairlead_common.session_log.state import SessionState
 
 MOVED = "the conversation goes on from another entry"
@@ -282,5 +282,5 @@ def may_end(state: SessionState, outcome: Outcome) -> bool:
     if outcome == "waiting_approval":
         return any(request.call_id in state.pending for request in state.approvals.values())
     if outcome == "waiting_budget":  # what it waits for may be decided by now
-        return any(request.tool == BUDGET for request in state.approvals.values())
+        return any(map(asks_for_budget, state.approvals.values()))
     return state.needs_reply or bool(state.pending)

@@ -43,6 +43,9 @@ export function ApprovalCard({
   const expired = left <= 0;
 
   const { session: forSession, always: forAlways } = approval.grants ?? {};
+  // Not about a call: the run has reached a limit on what it may cost. Calls always have a host.
+  const budget = approval.tool === "budget" && !approval.host;
+  const more = approval.arguments["go_on_with"];
 
   const decide = (decision: Decision): void => {
     if (sent || expired) return;
@@ -70,7 +73,15 @@ export function ApprovalCard({
       <header className={styles.head}>
         <Icon name="shield" />
         <h2>
-          Allow <code>{approval.tool}</code>?
+          {budget ? (
+            <>
+              Go on with <Escaped text={typeof more === "string" ? more : "money"} /> more?
+            </>
+          ) : (
+            <>
+              Allow <code>{approval.tool}</code>?
+            </>
+          )}
         </h2>
         <span className={styles.expiry}>{expired ? "expired, counts as denied" : `expires in ${elapsed(left)}`}</span>
       </header>
@@ -79,8 +90,8 @@ export function ApprovalCard({
         <dd>
           <EscapedProse text={approval.why} />
         </dd>
-        <dt>Where</dt>
-        <dd>
+        {!budget && <dt>Where</dt>}
+        <dd hidden={budget}>
           <code>
             <Escaped text={approval.workspace} />
           </code>{" "}
@@ -132,10 +143,10 @@ export function ApprovalCard({
           tone="primary"
           kbd={byKey ? "a" : ""}
           disabled={sent !== null || expired}
-          title="Allow this call only"
+          title={budget ? "Raise the limit and go on" : "Allow this call only"}
           onClick={() => decide("once")}
         >
-          Allow once
+          {budget ? "Go on" : "Allow once"}
         </Button>
         {forSession && (
           <Button
@@ -162,7 +173,7 @@ export function ApprovalCard({
           tone="danger"
           kbd={byKey ? "d" : ""}
           disabled={sent !== null || expired}
-          title="The call does not run; the agent is told"
+          title={budget ? "The run ends here" : "The call does not run; the agent is told"}
           onClick={() => decide("deny")}
         >
           Deny
@@ -174,12 +185,14 @@ export function ApprovalCard({
         ) : sent ? (
           "Answer sent."
         ) : (
-          <EscapedProse text={explained(forSession, forAlways)} />
+          <EscapedProse text={budget ? BUDGET : explained(forSession, forAlways)} />
         )}
       </p>
     </section>
   );
 }
+
+const BUDGET = "Go on: the limit is raised by this amount. Deny: the run ends.";
 
 /** Without the backticks, for a tooltip. */
 function plain(text: string): string {

@@ -203,6 +203,7 @@ function foldCustom(view: View, entry: Entry & { type: "custom" }): View {
     case "system_event":
       return withItem(view, { kind: "note", id: entry.id, ts: entry.ts ?? 0, text: `System: ${text}` });
     case "model_fallback":
+    case "budget_warning":
       return withNote(view, entry, text);
     case "delivery":
       return withItem(view, { kind: "note", id: entry.id, ts: entry.ts ?? 0, text: `${text}${source}` });
