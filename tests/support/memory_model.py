@@ -46,6 +46,7 @@ class MemoryModel:
         self.tools: list[bytes] = []  # that each request offered, as a provider is sent them
         self.problems: list[str] = []
         self.away_until_s = 0.0  # of the loop's time; until then all requests fail
+        self.away: set[str] = set()  # models of which all requests fail
         self.pause_s = 0.0  # before each piece of a reply
         self.streaming = asyncio.Event()
         self._failed: Counter[tuple[str, str]] = Counter()
@@ -64,7 +65,7 @@ class MemoryModel:
         self.asked.append(request)
         self.tools.append(encode_tools(request.tools))
         self.problems += problems({"messages": messages})
-        if asyncio.get_running_loop().time() < self.away_until_s:
+        if asyncio.get_running_loop().time() < self.away_until_s or request.model in self.away:
             raise ModelError("retryable", "scripted: away")
         answer = self.answers.popleft() if self.answers else self._scripted
         if isinstance(answer, ModelError):

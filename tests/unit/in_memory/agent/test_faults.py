@@ -118,6 +118,18 @@ async def outage(w: MemoryWorld) -> list[str]:
     return await w.story("a")
 
 
+async def fallback(w: MemoryWorld) -> list[str]:
+    """The wanted model goes away once the command ran, and stays away."""
+
+    async def then_away(call: ToolCall) -> ToolOutcome:
+        w.mind.away.add("scripted")
+        return await w.tool_says(call.name)
+
+    w.tool = then_away
+    await w.say("a", "op=P1 steps=1")
+    return await w.settled("a")
+
+
 def _outcome(entry: LogEntry) -> str:
     return entry.outcome if isinstance(entry, RunEndEntry) else ""
 
@@ -251,6 +263,24 @@ async def test_a_story_ends_as_it_should_when_one_message_is_cut_off(
 ) -> None:
     first = (7 * len(name) + len(_called(fault))) % STRIDE
     assert await cut_off(STORIES[name], fault, first, STRIDE, monkeypatch) > 25
+
+
+FALLBACK = Story(
+    fallback,
+    [
+        *("run starts", "user: op=P1 steps=1", "calls bash", "result ok"),
+        *("model_fallback", "says done P1", "run completed"),
+    ],
+    1,
+    settings=(("models.retries", 0), ("agents.main.fallbacks", ["openai/second"])),
+)
+
+
+@pytest.mark.parametrize("fault", [Fault.ANSWER_LOST, Fault.DEAD_BEFORE, Fault.DEAD_AFTER, None], ids=_called)
+async def test_a_fallback_answers_once_and_is_told_once_when_one_message_is_cut_off(
+    fault: Fault | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await cut_off(FALLBACK, fault, len(_called(fault)) % STRIDE, STRIDE, monkeypatch) > 25
 
 
 WARM = Story(
