@@ -62,6 +62,7 @@ class NatsFacts(msgspec.Struct, kw_only=True):
         document: the stored configuration that is in effect, of document_revision; None: not answered.
         document_last: the last revision; document_problem: why that one is not in effect.
         models: what the agent service says of the models that agents use; None: it did not answer.
+        credentials: what the agent service tells of stored credentials; None: it did not answer.
         unanswered: what was asked in vain, and why. forbidden: what this NATS user may not ask.
     """
 
@@ -91,6 +92,7 @@ class NatsFacts(msgspec.Struct, kw_only=True):
     document_last: int = 0
     document_problem: str = ""
     models: list[Json] | None = None
+    credentials: list[Json] | None = None
     unanswered: dict[str, str] = {}
     forbidden: list[str] = []
 
@@ -137,7 +139,7 @@ async def _ask_all(access: NatsAccess, facts: NatsFacts) -> None:
                 "account": _account, "streams": _streams, "consumers": _consumers, "acks": _acks,
                 "mail": _mail, "dead letters": _dead, "sessions": _sessions, "services": _services,
                 "executors": _executors, "places of agents": _places_of_agents,
-                "configuration": _document,
+                "configuration": _document, "credentials": _credentials,
             }  # fmt: skip
             # Providers are further away than NATS is.
             models = _settled("models", _models(bus, facts), facts, within_s=_MODELS_PART * facts.patience_s)
@@ -341,6 +343,14 @@ async def _models(bus: Bus, facts: NatsFacts) -> None:
     except NotFoundError:  # no agent service, which another check says
         return
     facts.models = msgspec.json.decode(reply.data, type=dict[str, list[Json]])["models"]
+
+
+async def _credentials(bus: Bus, facts: NatsFacts) -> None:
+    try:
+        reply = await bus.request(s.AGENT_CREDENTIALS, b"{}", timeout_s=facts.patience_s)
+    except NotFoundError:  # no agent service, which another check says
+        return
+    facts.credentials = msgspec.json.decode(reply.data, type=dict[str, list[Json]])["credentials"]
 
 
 async def _places_of_agents(bus: Bus, facts: NatsFacts) -> None:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from fairlead_common.installation.home import home_from_environment
 from fairlead_node.doctor import (
     cluster,
+    credentials,
     disk,
     docker,
     extensions,
@@ -89,6 +90,7 @@ CHECKS: Final = (
     Check("sandboxes.docker", docker.engine, here=True),
     Check("models.configuration", models.document),
     Check("models.reachable", models.models),
+    Check("models.credentials", credentials.stored, server=True),
     Check("extensions.installed", extensions.installed, here=True),
     Check("tailnet.node", tailnet.tailscale, network=True, here=True),
 )
