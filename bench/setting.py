@@ -26,6 +26,7 @@ class Options:
     profile: Path | None = None
     count: int = 10_000
     sets: tuple[str, ...] = ()
+    nats: str = ""  # of a server that the scenario runs; empty: the stack starts one
 
     def scaled(self, number: int) -> int:
         """A fifth of it in a quick run."""
@@ -65,7 +66,7 @@ async def setting(name: str, options: Options) -> AsyncIterator[Setting]:
     """A fresh stack for one scenario."""
     # The scripted model has no window: long histories are part of what is measured.
     window = "agents.main.context_window=1000000000"
-    shape = Shape(workers=options.workers, sets=(window, *options.sets))
+    shape = Shape(workers=options.workers, sets=(window, *options.sets), nats=options.nats)
     stack = Stack(options.work / name, shape, fsync_model=False)
     await asyncio.to_thread(stack.__enter__)
     try:

@@ -25,7 +25,7 @@ from tests.support.session_logs import LogWriter
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "EVERY_ENTRIES", 12)
-    monkeypatch.setattr(owner, "READ_AT_ONCE", 4)
+    monkeypatch.setattr(owner, "READ_FIRST", 4)
 
 
 async def talk(w: MemoryWorld, count: int, first: int = 1) -> None:

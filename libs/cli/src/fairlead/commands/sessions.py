@@ -78,10 +78,11 @@ def show(session: str, everything: bool, as_json: bool, url: str | None) -> None
     )
     on_branch = _branch(entries)
     for entry in entries:
-        if everything or entry["id"] in on_branch:
+        entry_id = entry.get("id")  # none: the record could not be read
+        if everything or entry_id is None or entry_id in on_branch:
             lines = _told(entry)
             if everything and lines:
-                click.echo(f"{'' if entry['id'] in on_branch else '(other branch) '}{entry['id']}")
+                click.echo(f"{'' if entry_id in on_branch else '(other branch) '}{entry_id}")
             for line in lines:
                 click.echo(line)
 

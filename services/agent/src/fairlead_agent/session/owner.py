@@ -44,7 +44,7 @@ from fairlead_common.session_log.state import SessionState
 
 log = structlog.get_logger()
 
-READ_AT_ONCE: Final = 256  # records; a log that has more may have a snapshot
+READ_FIRST: Final = 64  # records; a log that has more may have a snapshot
 PROVED_S: Final = 0.1  # after an append was sent that was stored, its owner need not read the log's end
 
 E = TypeVar("E", bound=Entry)
@@ -120,24 +120,24 @@ class Owner:
     async def read(self) -> None:
         """Fold the log from its start, or from a snapshot if it is long. Enough to read, not to act."""
         first_seq = count = 0
-        async for record in self.bus.read(subjects.SESSIONS, self._log_subject, batch=READ_AT_ONCE):
-            if count == READ_AT_ONCE and await self._take_snapshot(first_seq):
-                break
+        async for record in self.bus.read(
+            subjects.SESSIONS, self._log_subject, batch=READ_FIRST, limit=READ_FIRST
+        ):
             first_seq, count = first_seq or record.seq, count + 1
             await self._fold(record, cached=False)
-        else:
+        if count < READ_FIRST:
             return
-        start = self.state.last_seq + 1
-        async for record in self.bus.read(subjects.SESSIONS, self._log_subject, start=start):
+        await self._take_snapshot(first_seq)
+        async for record in self.bus.read(
+            subjects.SESSIONS, self._log_subject, start=self.state.last_seq + 1
+        ):
             await self._fold(record, cached=False)
 
-    async def _take_snapshot(self, first_seq: int) -> bool:
+    async def _take_snapshot(self, first_seq: int) -> None:
         found = None if self._snapshots is None else await self._snapshots.load(self.session, first_seq)
-        if found is None or found.last_seq < self.state.last_seq:
-            return False
-        self.state.become(found)
-        self._skipped = []  # whoever wrote the snapshot has kept them
-        return True
+        if found is not None and found.last_seq > self.state.last_seq:
+            self.state.become(found)
+            self._skipped = []  # whoever wrote the snapshot has kept them
 
     async def __aexit__(self, *exc: object) -> None:
         if self._tail is not None:
