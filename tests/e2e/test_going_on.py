@@ -67,6 +67,29 @@ def test_another_model_can_be_chosen_where_the_run_failed(up: FairleadUp, tab: T
     assert len(prompts(up, session)) == 1
 
 
+def test_a_provider_that_is_away_is_shown_and_asked_again_with_one_click(up: FairleadUp, tab: Tab) -> None:
+    session = tab.begin("op=R3 fail=503x5")
+    expect(tab.page.locator("[data-waiting=provider]")).to_contain_text("Asking again in", timeout=30_000)
+    tab.wait_state("Waiting for the provider")
+    expect(tab.page.get_by_role("navigation").get_by_text("waiting", exact=True)).to_have_count(1)
+    tab.shoot("waiting for the provider")
+    tab.page.get_by_role("button", name="Try now").click()
+    expect(tab.replies.last).to_contain_text("done R3")
+    tab.wait_ends()
+    ends = [entry["outcome"] for entry in up.entries(session) if entry["type"] == "run_end"]
+    assert ends == ["waiting_provider", "completed"]
+    assert len(prompts(up, session)) == 1
+
+
+def test_a_run_that_waits_for_its_provider_can_be_stopped(up: FairleadUp, tab: Tab) -> None:
+    session = tab.begin("op=R4 fail=503x50")
+    expect(tab.page.locator("[data-waiting=provider]")).to_be_visible(timeout=30_000)
+    tab.page.get_by_role("button", name="Stop").click()
+    tab.wait_ends()
+    ends = [entry["outcome"] for entry in up.entries(session) if entry["type"] == "run_end"]
+    assert ends == ["waiting_provider", "aborted"]
+
+
 # -- a run that is stopped --------------------------------------------------------
 
 
