@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.responders.credentials import CredentialResponder
+from fairlead_agent.responders.known_models import KnownModelsResponder
 from fairlead_common.bus import Bus
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.credentials import AGENT_RECIPIENT
@@ -214,8 +215,9 @@ async def generated(url: str, folder: Path, part: str, *more: str) -> None:
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.parametrize("part", ["^/api/sessions", f"^/(?!api/sessions|{SCHEDULES})"])
 async def test_generated_requests_are_answered_as_documented(
-    gateway: RunningGateway, bus: Bus, tmp_path: Path
+    gateway: RunningGateway, bus: Bus, tmp_path: Path, part: str
 ) -> None:
     micro = await register(bus, "agent", {})
     await bus.publish(
@@ -225,21 +227,23 @@ async def test_generated_requests_are_answered_as_documented(
         await gateway.session(id=name)
         approval = ApprovalSummary(id=name, session=name, shown_hash="h")
         await bus.publish(subjects.kv("sessions", approval_key(name)), msgspec.json.encode(approval))
-    async with credentials_of(bus):
-        await generated(gateway.url, tmp_path, f"^/(?!{SCHEDULES})")
+    async with agent_answers(bus):
+        await generated(gateway.url, tmp_path, part)
     await micro.stop()
 
 
 @contextlib.asynccontextmanager
-async def credentials_of(bus: Bus) -> AsyncIterator[None]:
-    """The part of an agent service that answers about credentials."""
+async def agent_answers(bus: Bus) -> AsyncIterator[None]:
+    """The parts of an agent service that answer about credentials and models."""
     config = LiveConfig(bus, {})
     stored = StoredCredentials(bus, AGENT_RECIPIENT, SealingPair(os.urandom(32)))
     await stored.load()
-    responder = CredentialResponder(bus, config, Registry(config, stored=stored), stored)
+    registry = Registry(config, stored=stored)
+    responder = CredentialResponder(bus, config, registry, stored)
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(responder.run(stop))
+        tasks.create_task(KnownModelsResponder(bus, config, registry, {}).run(stop))
         yield
         stop.set()
 

@@ -53,21 +53,6 @@ async def ask(model: str, **fields: Any) -> AssistantMessage:
     return reply.message(model)
 
 
-@pytest.mark.process  # importing litellm opens sockets
-async def test_the_library_tells_of_models_that_the_table_lacks() -> None:
-    backend = LiteLLM(silence_s=lambda: 30.0)
-    model = "bedrock/anthropic.claude-3-5-sonnet-20240620-v1:0"
-    assert backend.facts(model) == UNKNOWN  # it is not imported for this
-    await backend.warm_up()
-    facts = backend.facts(model)
-    prices = facts.prices_of(1)
-    assert prices is not None
-    assert (facts.input_tokens, facts.output_tokens, facts.vision) == (200_000, 4096, True)
-    assert (prices.input, prices.output) == (3, 15)
-    assert backend.facts("anthropic/claude-sonnet-4-5") == UNKNOWN  # which the table has, with all its prices
-    assert backend.facts("bedrock/no-such-model") == UNKNOWN
-
-
 async def test_parallel_calls_of_one_index_stay_apart(server: StrictModel) -> None:
     server.answers = [
         calls(
@@ -242,3 +227,18 @@ async def test_claude_is_told_where_to_cache_and_gets_its_thoughts_back(server: 
         ["system.0", "messages.0.0", "messages.0.1", "messages.2.1"],
         ["system.0", "messages.0.0", "messages.2.1", "messages.4.1"],
     ]
+
+
+@pytest.mark.process  # importing litellm opens sockets
+async def test_the_library_tells_of_models_that_the_table_lacks() -> None:
+    backend = LiteLLM(silence_s=lambda: 30.0)
+    model = "bedrock/anthropic.claude-3-5-sonnet-20240620-v1:0"
+    assert backend.facts(model) == UNKNOWN  # it is not imported for this
+    await backend.warm_up()
+    facts = backend.facts(model)
+    prices = facts.prices_of(1)
+    assert prices is not None
+    assert (facts.input_tokens, facts.output_tokens, facts.vision) == (200_000, 4096, True)
+    assert (prices.input, prices.output) == (3, 15)
+    assert backend.facts("anthropic/claude-sonnet-4-5") == UNKNOWN  # which the table has, with all its prices
+    assert backend.facts("bedrock/no-such-model") == UNKNOWN

@@ -1,5 +1,6 @@
 """A prompt may choose the model, the thinking and the limits of the run that it begins, and of no other."""
 
+from fairlead_agent.models.interface import ModelError
 from fairlead_common.protocol.entries import QueuedEntry, RunStartEntry
 from fairlead_common.protocol.messages import PromptOptions, RunLimitsInput, UpdateSession
 from tests.support.memory_world import MemoryWorld
@@ -11,13 +12,13 @@ async def starts(w: MemoryWorld) -> list[RunStartEntry]:
 
 async def test_options_hold_for_the_run_of_their_prompt_alone(w: MemoryWorld) -> None:
     await w.agent(settings={"agents.main.thinking": "low"})
-    await w.say("a", "op=P1", model="openai/other", thinking="max", limits=RunLimitsInput(usd=0.5))
+    await w.say("a", "op=P1", model="openai/other", thinking="max", limits=RunLimitsInput(turns=9))
     await w.run_end("a")
     await w.say("a", "op=P2")
     await w.run_end("a", 2)
     assert [(each.model, each.thinking) for each in w.mind.asked] == [("other", "max"), ("scripted", "low")]
     first, second = await starts(w)
-    limits = RunLimitsInput(usd=0.5)
+    limits = RunLimitsInput(turns=9)
     assert first.options == PromptOptions(model="openai/other", thinking="max", limits=limits)
     assert (first.model, second.model, second.options) == ("openai/other", "openai/scripted", None)
 
@@ -63,6 +64,20 @@ async def test_options_go_on_after_an_approval(w: MemoryWorld) -> None:
     )
     assert len(w.calls) == 1
     assert [each.model for each in w.mind.asked] == ["other"]
+
+
+async def test_what_is_set_for_the_session_later_counts_also_when_the_run_is_tried_again(
+    w: MemoryWorld,
+) -> None:
+    await w.agent()
+    w.mind.answers += [ModelError("fatal", "no such model")]
+    await w.say("a", "op=P1", model="openai/missing", thinking="high", limits=RunLimitsInput(turns=3))
+    assert (await w.run_end("a")).outcome == "failed"
+    await w.notice("a", "update-1", {"model": "openai/there"})
+    await w.notice("a", "retry-1", {})
+    assert (await w.run_end("a", 2)).outcome == "completed"
+    assert [(each.model, each.thinking) for each in w.mind.asked] == [("missing", "high"), ("there", "high")]
+    assert (await starts(w))[1].options == PromptOptions(thinking="high", limits=RunLimitsInput(turns=3))
 
 
 async def test_a_limit_in_seconds_interrupts_the_reply(w: MemoryWorld) -> None:

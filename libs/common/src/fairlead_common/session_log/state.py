@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, fields, replace
 
+import msgspec
+
 from fairlead_common.protocol.branch_entries import CompactionPreparedEntry
 from fairlead_common.protocol.content import (
     AssistantMessage,
@@ -10,7 +12,13 @@ from fairlead_common.protocol.content import (
     ToolResultMessage,
     UserMessage,
 )
-from fairlead_common.protocol.custom_entries import DELIVERY, HEARTBEAT_OK, MODEL_FALLBACK, SYSTEM_PREFIX
+from fairlead_common.protocol.custom_entries import (
+    DELIVERY,
+    HEARTBEAT_OK,
+    MODEL_FALLBACK,
+    SYSTEM_PREFIX,
+    THINKING,
+)
 from fairlead_common.protocol.entries import (
     ApprovalEntry,
     ApprovalRequestEntry,
@@ -24,6 +32,7 @@ from fairlead_common.protocol.entries import (
     HookContextEntry,
     HookDecisionEntry,
     MessageEntry,
+    ModelChangeEntry,
     QueuedEntry,
     RunEndEntry,
     RunStartEntry,
@@ -83,7 +92,7 @@ class SessionState(BranchFold):
         if _is_shown(entry):
             self.updated_ms, self.news_seq = entry.ts, seq
         self.weight += size
-        self.set_by(entry)
+        self._set(entry)
         self.untrusted = self.untrusted or reads_untrusted(entry)
         self._close_approvals(entry)
         self.spending.apply(entry)
@@ -114,6 +123,17 @@ class SessionState(BranchFold):
                 self._custom(entry)
             case _:  # settings, and what a later version wrote, are taken over above
                 self._moved_or_shortened(entry)
+
+    def _set(self, entry: Entry) -> None:
+        """Take settings; they count before what the prompt of the run asked for earlier."""
+        self.set_by(entry)
+        match entry:
+            case ModelChangeEntry() if self.options is not None:
+                self.options = msgspec.structs.replace(self.options, model=None)
+            case CustomEntry(name=name) if name == THINKING and self.options is not None:
+                self.options = msgspec.structs.replace(self.options, thinking=None)
+            case _:
+                pass
 
     def _begin(self, entry: RunStartEntry, before: tuple[int, str, int]) -> None:
         spoken = entry.resumes is not None
