@@ -80,7 +80,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
         WorkspaceGcResponder(bus).run,
         Inquiries(bus, config, registry).run,
         CredentialResponder(bus, config, registry, stored).run,
-        PlainCalls(bus, config, registry).run,
+        PlainCalls(bus, config, registry, ledgers).run,
         KnownModelsResponder(bus, config, registry).run,
         registry.discovery.run,
         models,

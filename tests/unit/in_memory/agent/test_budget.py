@@ -20,7 +20,9 @@ from fairlead_common.protocol.entries import (
     Entry,
     MessageEntry,
 )
+from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import RunLimitsInput
+from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall, PlainMessage
 from tests.support.fake_bus import FakeServer
 from tests.support.fake_nats.faults import Fault
 from tests.support.memory_model import text
@@ -356,3 +358,21 @@ async def test_a_prompt_limits_the_money_of_its_run(w: MemoryWorld) -> None:
     assert (await w.settled("a", 2))[-1] == "run completed"
     await w.say("a", "op=P2")
     assert (await w.settled("a", 3))[-1] == "run completed"
+
+
+async def ask(w: MemoryWorld) -> PlainAnswer:
+    call = PlainCall(id=new_id(), agent="main", messages=[PlainMessage(role="user", content="a title")])
+    reply = await w.bus.request(s.MODEL_ASK, msgspec.json.encode(call))
+    return msgspec.json.decode(reply.data, type=PlainAnswer)
+
+
+async def test_calls_outside_of_sessions_share_the_budget_of_the_day(w: MemoryWorld) -> None:
+    await w.agent(settings=settings(usd_per_day=0.5))
+    w.mind.answers.append(text("A title", charged_usd=0.4))
+    assert (await ask(w)).text == "A title"
+    found = await ledger(w)
+    assert (found.known, found.unknown, found.open) == (400_000, 0, {})
+    refused = await ask(w)
+    assert refused.error_code == "budget"
+    assert "usd_per_day" in (refused.error or "")
+    assert len(w.mind.requests) == 1

@@ -8,7 +8,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from fairlead_agent.models.interface import Finish, ModelError, ModelRequest, TextPiece
+from fairlead_agent.budget.ledger import Ledgers
+from fairlead_agent.budget.plain_spend import spend_plain
+from fairlead_agent.models.interface import Finish, ModelBackend, ModelError, ModelRequest, TextPiece
 from fairlead_agent.models.pricing import priced
 from fairlead_agent.models.registry import Registry
 from fairlead_common.bus import Bus
@@ -32,7 +34,8 @@ _decoder = msgspec.json.Decoder(PlainCall)
 class PlainCalls:
     """A part of every agent worker; one of them answers each request."""
 
-    def __init__(self, bus: Bus, config: LiveConfig, registry: Registry) -> None:
+    def __init__(self, bus: Bus, config: LiveConfig, registry: Registry, ledgers: Ledgers) -> None:
+        self._ledgers = ledgers
         self._bus = bus
         self._config = config
         self._registry = registry
@@ -120,17 +123,26 @@ class PlainCalls:
             temperature=profile.temperature,
             max_output_tokens=call.max_output_tokens or profile.max_output_tokens,
         )
-        words: list[str] = []
-        finish = Finish("stop")
-        async with aclosing(model.stream(request)) as stream:  # type: ignore[type-var] # a generator in all back ends
-            async for pieces in stream:
-                for piece in pieces:
-                    if isinstance(piece, TextPiece):
-                        words.append(piece.text)
-                    elif isinstance(piece, Finish):
-                        finish = piece
-        usage, _ = priced(finish, self._registry.facts(name))
+        facts, limit = self._registry.facts(name), profile.budget.usd_per_day
+        async with spend_plain(self._ledgers, call.agent, limit, facts, request) as (allowed, ended):
+            words, finish = await _read(model, allowed)
+            ended(finish)
+        usage, _ = priced(finish, facts)
         return PlainAnswer(text="".join(words), model=name, stop_reason=finish.stop_reason, usage=usage)
+
+
+async def _read(model: ModelBackend, request: ModelRequest) -> tuple[list[str], Finish]:
+    """The words of a reply, and its end."""
+    words: list[str] = []
+    finish = Finish("stop")
+    async with aclosing(model.stream(request)) as stream:  # type: ignore[type-var] # a generator in all back ends
+        async for pieces in stream:
+            for piece in pieces:
+                if isinstance(piece, TextPiece):
+                    words.append(piece.text)
+                elif isinstance(piece, Finish):
+                    finish = piece
+    return words, finish
 
 
 def _conversation(messages: list[PlainMessage]) -> tuple[str, list[Message]]:
