@@ -19,6 +19,9 @@ SLOW_S = 30.0
 SELECTED = [
     ("gateway.prompt.after", KILL),
     ("agent.log.assistant.after", KILL),
+    ("agent.log.compaction.before", KILL),
+    ("agent.log.compaction.after", KILL),
+    ("agent.log.compaction_prepared.after", KILL),
     ("agent.log.run_end.before", STOP),
     ("agent.log.tool_result.after", DROP_ACK),
     ("agent.notice.before", KILL),

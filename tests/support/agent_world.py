@@ -31,6 +31,7 @@ from fairlead_common.protocol.messages import (
     ToolResult,
     ToolSpec,
     UserInput,
+    WorkspaceQuery,
 )
 from fairlead_common.received import Delivery
 from fairlead_common.session_log.records import entries_in
@@ -76,6 +77,7 @@ class World:
         self.model = model
         self.calls: list[ToolCall] = []
         self.tool: Tool = say_hi
+        self.inbox: dict[str, bytes] = {}  # files that were put into the workspace
         self.cancelled: list[str] = []
         self.specs = SPECS  # that the executor offers
         self.files: dict[str, bytes] = {}  # of the workspace, by name
@@ -160,12 +162,21 @@ class World:
                 while True:
                     query = await asked.get()
                     text = next((t for name, t in self.files.items() if name.encode() in query.data), b"")
+                    if b'"inbox":' in query.data:
+                        text = self._store(msgspec.json.decode(query.data, type=WorkspaceQuery))
                     await self.bus.emit(query.reply, text)
 
             working = [tasks.create_task(work()), tasks.create_task(instruct())]
             await pull.run(stop)
             for task in working:
                 task.cancel()
+
+    def _store(self, query: WorkspaceQuery) -> bytes:
+        part = query.inbox
+        assert part is not None
+        path = f".fairlead/inbox/{part.entry}/{part.name}"
+        self.inbox[path] = self.inbox.get(path, b"")[: part.offset] + part.data
+        return str(len(self.inbox[path])).encode()
 
     async def _one(self, message: StreamMessage) -> None:
         call = msgspec.json.decode(message.data, type=ToolCall)

@@ -199,6 +199,51 @@ async def update(stage: Stage) -> None:
         stage.problems.append(Violation("LOST", stage.session, f"new settings: {answer}"))
 
 
+async def compact(stage: Stage) -> None:
+    """A conversation is compacted, that is taken back, and it goes on."""
+    await stage.driver.open()
+    for _ in range(3):
+        _, key = await stage.prompt("before")
+        await stage.settled(key)
+    stage.arm()
+    path = f"/api/sessions/{stage.session}/compact"
+    for each, tag in ((path, "compaction"), (f"{path}/undo", "compaction_undone")):
+        answer = await stage.api.request("POST", each)
+        if answer.accepted:
+            stage.driver.stored(stage.session, answer.body["seq"])
+        elif answer.status:
+            stage.problems.append(Violation("LOST", stage.session, f"{each}: {answer}"))
+        await _logged(stage, tag)
+    _, key = await stage.prompt("steps=1 sleep=0.1")
+    await stage.settled(key)
+
+
+async def prepare(stage: Stage) -> None:
+    """A conversation that is nearly as long as the window, in an idle session."""
+    stage.arm()
+    await stage.driver.open()
+    await stage.driver.add(f"c{stage.tag}-w", "allow-all", agent="small")
+    for _ in range(6):
+        _, key = await stage.prompt("word " * 1600)
+        await stage.settled(key)
+    await _logged(stage, "compaction_prepared")
+    _, key = await stage.prompt("steps=1 sleep=0.1")
+    await stage.settled(key)
+
+
+async def _logged(stage: Stage, tag: str) -> None:
+    """Until there is such an entry."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        answer = await stage.api.request("GET", f"/api/sessions/{stage.session}/entries?limit=1000")
+        if answer.accepted and any(each["type"] == tag for each in answer.body["entries"]):
+            return
+        if time.monotonic() > deadline:
+            stage.problems.append(Violation("STUCK", stage.session, f"no {tag}"))
+            return
+        await asyncio.sleep(0.1)
+
+
 async def delete(stage: Stage) -> None:
     """A session with a workspace of its own is deleted, and another of its id follows; a third goes on."""
     await stage.driver.open()
@@ -355,6 +400,8 @@ _SCENES = {
     "abort_idle": Scene(abort_idle),
     "attach": Scene(attach),
     "update": Scene(update),
+    "compact": Scene(compact),
+    "prepare": Scene(prepare, _NOBODY),
     "delete": Scene(delete),
     "take_over": Scene(take_over),
     "launch": Scene(launch),
@@ -381,6 +428,10 @@ _PLAYED = {
     "agent.log.approval": "approve",
     "agent.log.custom": "abort",
     "agent.log.dropped": "abort_idle",
+    "agent.log.compact_request": "compact",
+    "agent.log.compaction": "compact",
+    "agent.log.compaction_undone": "compact",
+    "agent.log.compaction_prepared": "prepare",
     "agent.log.epoch": "take_over",
     "agent.log.run_end": "closing",
     "agent.claim": "abort",

@@ -77,6 +77,12 @@ STEPS: Final[Mapping[str, FailpointStep]] = {
     "agent.log.custom": _write("a custom entry is in the log: an abort, a system event, a handover"),
     "agent.log.dropped": _write("mail that changes nothing is consumed"),
     "agent.log.deleted": _write("the end of a deleted session is in its log; another may begin"),
+    "agent.log.compact_request": _write("a request to compact the conversation is in the log"),
+    "agent.log.compaction": _write("a summary takes effect"),
+    "agent.log.compaction_prepared": _write(
+        "a summary that was written while the session is idle is in the log"
+    ),
+    "agent.log.compaction_undone": _write("a summary is taken back"),
     "agent.log.epoch": _write("another owner takes over an open run"),
     "agent.log.run_end": _write("the run is closed, fenced by all that is stored of the session"),
     # Other writes of an agent.

@@ -233,6 +233,26 @@ async def test_old_results_are_cleared_before_anything_is_summarised(w: Compacti
     assert all(f"FACT-{number}" in asked(w) for number in range(18))
 
 
+async def test_a_prompt_that_is_too_large_by_itself_becomes_a_file_and_is_answered(
+    w: CompactionWorld,
+) -> None:
+    await w.agent(settings=SMALL)
+    w.mind.window = WINDOW
+    await w.said("op=P0")
+    huge = "op=P1 BEGIN " + "x y z " * 10_000 + " END"
+    await w.said(huge)
+    assert (await w.story("a"))[-2:] == ["says done P1", "run completed"]
+    (path,) = w.inbox
+    assert w.inbox[path] == huge.encode()
+    assert path in asked(w)
+    assert ["BEGIN" in asked(w), "END" in asked(w)] == [True, True]
+    for number in range(2, 20):
+        await w.said(f"op=P{number} {WORDS}")
+    assert w.mind.too_large == []
+    assert len(w.mind.summarised) <= 3
+    assert len(w.inbox) == 1
+
+
 # -- while the session is idle --------------------------------------------------------
 
 

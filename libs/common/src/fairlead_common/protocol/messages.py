@@ -364,17 +364,34 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     secrets_allowed: bool = False
 
 
+class InboxPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of a file for a workspace, which lands at `.fairlead/inbox/<entry>/<name>`.
+
+    Fields:
+        entry: id of the log entry that names the file.
+        offset: bytes before this part. size_bytes: of the whole file.
+    """
+
+    entry: str
+    name: str
+    data: bytes
+    offset: int = 0
+    size_bytes: int = 0
+
+
 class WorkspaceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Ask the executors of a host about a workspace; the fields are those of `ToolCall`.
 
     Fields:
         file: name of the small text file that is wanted; empty: its instructions.
+        inbox: a part of a file to write instead; the answer is the number of bytes that are stored of it.
     """
 
     workspace: str
     workspace_kind: WorkspaceKind = "folder"
     repository: str = ""
     file: str = ""
+    inbox: InboxPart | None = None
 
 
 class ToolClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -67,6 +67,11 @@ class RequestSize(NamedTuple):
     first: int = 0
 
     @property
+    def room(self) -> int:
+        """What the conversation can have of the window."""
+        return max(1, self.window.usable - self.others)
+
+    @property
     def is_too_long(self) -> bool:
         """Whether it is known not to fit."""
         return self.needed > self.window.usable
@@ -88,6 +93,7 @@ class _Plan(NamedTuple):
     files: TouchedFiles
     after: str | None  # id of the compaction in force
     summary_tokens: int
+    room: int  # tokens that the conversation can have
 
 
 class Compaction:
@@ -146,7 +152,7 @@ class Compaction:
         """
         state = self._state
         known = state.prepared is not None or not state.items or state.lacks_history
-        needed = size.needed + (0 if known else item_tokens(state.items[-1], View()))
+        needed = size.needed + (0 if known else item_tokens(state.items[-1], View(usable=size.room)))
         if known or needed < PREPARE_SHARE * size.window.usable or not self._owner.may_write(BRANCHES):
             return
         plan = self._plan(size, forced=False, smaller=2)  # more is said until it takes effect
@@ -179,14 +185,18 @@ class Compaction:
     ) -> Written | None:
         """The summary of messages that are left behind; None: it is not wanted any more."""
         most = max(MIN_SUMMARY_TOKENS, min(MAX_BRANCH_TOKENS, size.window.usable // 8))
-        return await self._unless(unwanted, self._of_branch(items, size.model, profile, most))
+        return await self._unless(unwanted, self._of_branch(items, size, profile, most))
 
-    async def _of_branch(self, items: list[Item], model: str, profile: AgentConfig, most: int) -> Written:
-        parts = list(parts_of(items, self._state.left_out))
+    async def _of_branch(
+        self, items: list[Item], size: RequestSize, profile: AgentConfig, most: int
+    ) -> Written:
+        parts = list(parts_of(items, self._state.left_out, size.room))
         try:
-            return await self._summariser.write(parts, model, self._state.agent, profile, most, BRANCH_TASK)
+            return await self._summariser.write(
+                parts, size.model, self._state.agent, profile, most, BRANCH_TASK
+            )
         except SummaryError as error:
-            log.warning("summary_failed", model=self._summariser.model(model), error=str(error))
+            log.warning("summary_failed", model=self._summariser.model(size.model), error=str(error))
             return Written(plain_summary(items, "", most * BYTES_PER_TOKEN), "", error.usage)
 
     def _prepared(self, size: RequestSize) -> CompactionPreparedEntry | None:
@@ -197,7 +207,7 @@ class Compaction:
         kept = next((i for i, each in enumerate(state.items) if each.entry_id == prepared.first_kept), None)
         if kept is None:
             return None
-        view = View(left_out=state.left_out)
+        view = View(left_out=state.left_out, usable=size.room)
         needed = size.others + _tokens(prepared.summary)
         needed += sum(item_tokens(each, view) for each in state.items[kept:])
         return prepared if needed <= size.window.usable else None
@@ -223,8 +233,10 @@ class Compaction:
 
     def _plan(self, size: RequestSize, *, forced: bool, smaller: int = 1) -> _Plan | None:
         state, window = self._state, size.window
-        room = max(1, window.usable - size.others)
-        cut = find_cut(state, max(1, kept_tokens(window.tokens, room) // smaller), size.first, forced=forced)
+        room = size.room
+        cut = find_cut(
+            state, max(1, kept_tokens(window.tokens, room) // smaller), size.first, room, forced=forced
+        )
         if cut is None:
             return None
         items, compacted = state.items[: cut.at], state.compacted
@@ -248,6 +260,7 @@ class Compaction:
             files_of(items, known),
             compacted.id if compacted else None,
             max(MIN_SUMMARY_TOKENS, min(MAX_SUMMARY_TOKENS, room // _SUMMARY_PART)),
+            room,
         )
 
     async def _compact(
@@ -317,7 +330,7 @@ class Compaction:
             SummaryError: it fails.
         """
         parts = [f"Earlier summary:\n{plan.earlier}"] if plan.earlier else []
-        parts += parts_of(plan.items, self._state.left_out)
+        parts += parts_of(plan.items, self._state.left_out, plan.room)
         most = self._left(plan) // BYTES_PER_TOKEN
         written = await self._summariser.write(parts, model, self._state.agent, profile, most, instructions)
         return written._replace(text=self._with_sections(plan, written.text))

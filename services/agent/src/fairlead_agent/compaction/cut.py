@@ -38,15 +38,19 @@ def kept_tokens(window_tokens: int, room: int) -> int:
     return max(1, min(KEPT_TOKENS, window_tokens // KEPT_PART, room // 2))
 
 
-def find_cut(state: SessionState, keep: int, first: int = 0, *, forced: bool = False) -> Cut | None:
+def find_cut(
+    state: SessionState, keep: int, first: int = 0, usable: int = 0, *, forced: bool = False
+) -> Cut | None:
     """Where to cut so that at most `keep` tokens are kept, or as few as can be; None: nowhere.
 
     Args:
         first: index of the first message that the model is shown.
+        usable: tokens that a conversation can have; 0: unknown.
         forced: also cut a conversation that has no more than `keep` tokens, in half.
     """
     items = state.items
-    sizes = [_tokens(item, state) if index >= first else 0 for index, item in enumerate(items)]
+    view = View(left_out=state.left_out, usable=usable)
+    sizes = [item_tokens(item, view) if index >= first else 0 for index, item in enumerate(items)]
     total = sum(sizes)
     begins_with_summary = state.compacted is not None and items and items[0].entry_id == state.compacted.id
     base = max(first, 1 if begins_with_summary else 0)
@@ -64,10 +68,6 @@ def find_cut(state: SessionState, keep: int, first: int = 0, *, forced: bool = F
         return None
     splits = not is_said(items[index].message)
     return Cut(index, total - tails[index], tails[index], splits)
-
-
-def _tokens(item: Item, state: SessionState) -> int:
-    return item_tokens(item, View(left_out=state.left_out))
 
 
 def _tails(sizes: Sequence[int]) -> list[int]:

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from fairlead_agent.turn.context import LEFT_OUT_MESSAGE
+from fairlead_agent.turn.oversized import in_part
 from fairlead_common.protocol.content import (
     AssistantMessage,
     ContentBlock,
@@ -29,10 +30,14 @@ _HEAD_PART: Final = 0.7  # of what is shown of a text that is shortened
 _encode = msgspec.json.encode
 
 
-def parts_of(items: Iterable[Item], left_out: Mapping[str, LeftOut]) -> Iterator[str]:
-    """Each message as text, in order; messages that say nothing have none."""
+def parts_of(items: Iterable[Item], left_out: Mapping[str, LeftOut], usable: int = 0) -> Iterator[str]:
+    """Each message as text, in order; messages that say nothing have none.
+
+    Args:
+        usable: tokens that the conversation can have: what is too large for it is given in part.
+    """
     for item in items:
-        if text := _text_of(item, left_out.get(item.entry_id)):
+        if text := _text_of(item, left_out.get(item.entry_id), usable):
             yield text
 
 
@@ -77,8 +82,8 @@ def _block_text(block: ContentBlock) -> str:
     return block.text
 
 
-def _text_of(item: Item, left_out: LeftOut | None) -> str:
-    message = item.message
+def _text_of(item: Item, left_out: LeftOut | None, usable: int) -> str:
+    message = in_part(item.message, item.entry_id, usable)
     match message:
         case UserMessage():
             said = LEFT_OUT_MESSAGE if left_out == "all" else said_text(message.content)

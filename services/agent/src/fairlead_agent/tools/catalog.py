@@ -22,7 +22,7 @@ from fairlead_common.config.sandbox_kinds import attributes
 from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.entries import Placement
-from fairlead_common.protocol.messages import ExecutorInfo, ToolCall, ToolSpec, WorkspaceQuery
+from fairlead_common.protocol.messages import ExecutorInfo, InboxPart, ToolCall, ToolSpec, WorkspaceQuery
 from fairlead_common.received import Record
 
 log = structlog.get_logger()
@@ -303,6 +303,25 @@ class Catalog:
         except (NotFoundError, BusUnavailableError):
             return ""
         return reply.data.decode("utf-8", "replace")
+
+    async def store(self, placement: Placement, part: InboxPart) -> int:
+        """Write a part of a file into a workspace; how many bytes of the file are there. 0: that failed."""
+        query = WorkspaceQuery(
+            workspace=placement.workspace,
+            workspace_kind=placement.kind,
+            repository=placement.repository,
+            inbox=part,
+        )
+        try:
+            reply = await self._bus.request(
+                subjects.workspace_instructions(placement.host),
+                msgspec.json.encode(query),
+                timeout_s=max(2.0, _PATIENCE_S[placement.kind]),
+            )
+        except (NotFoundError, BusUnavailableError):
+            return 0
+        said = reply.data.decode("ascii", "replace")
+        return int(said) if len(said) < 16 and said.isdecimal() else 0  # another answer: an earlier version
 
 
 def _query(placement: Placement) -> bytes:

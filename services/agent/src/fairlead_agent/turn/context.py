@@ -15,6 +15,7 @@ import msgspec
 from fairlead_agent.compaction.clearing import cleared, cleared_before
 from fairlead_agent.models.families import family
 from fairlead_agent.models.thinking import is_kept
+from fairlead_agent.turn.oversized import in_part
 from fairlead_agent.turn.system_prompt import dated
 from fairlead_common.protocol.content import (
     AssistantBlock,
@@ -95,9 +96,14 @@ def transform_context(items: Iterable[Item], view: View, before: Message | None 
     return [message for message, _ in _transformed(items, view, before)]
 
 
+def _shown_in_part(item: Item, view: View) -> Message | None:
+    message = in_part(item.message, item.entry_id, view.usable)
+    return _shown(message, view, view.left_out.get(item.entry_id))
+
+
 def item_tokens(item: Item, view: View) -> int:
     """About how many tokens the message has as it is shown, before anything is cleared."""
-    message = _shown(item.message, view, view.left_out.get(item.entry_id))
+    message = _shown_in_part(item, view)
     return 0 if message is None else shown_tokens(message)
 
 
@@ -113,7 +119,7 @@ def _transformed(
         # A reply and its rest: what the model was told in between is shown as it was then.
         if isinstance(item.message, AssistantMessage) and is_unfinished(before):
             yield CONTINUE["paused" if _is_paused(before) else "cut"], 0
-        message = _shown(item.message, view, view.left_out.get(item.entry_id))
+        message = _shown_in_part(item, view)
         if message is not None and number < clear:
             message = cleared(message)
         if message is not None:

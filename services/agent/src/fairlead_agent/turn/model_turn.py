@@ -23,6 +23,7 @@ from fairlead_agent.tools.tool_lists import ToolList, encode_list
 from fairlead_agent.turn import left_out
 from fairlead_agent.turn.context import BYTES_PER_TOKEN, CONTINUE, View, begun_ms
 from fairlead_agent.turn.fallbacks import may_pass_on, models_of, notice, to_tell
+from fairlead_agent.turn.inbox import Inbox
 from fairlead_agent.turn.job_context import first_shown
 from fairlead_agent.turn.streamed_reply import StreamedReply
 from fairlead_agent.turn.streamed_request import StreamedRequest
@@ -62,6 +63,7 @@ class ModelTurn:
         self._config = config
         self._tools = SessionTools(owner, catalog)
         self._tools_size: tuple[ToolList, int] = ((), 0)  # of the last request
+        self._inbox = Inbox(catalog)
         self._streaming: StreamedRequest | None = None
         self._interrupted = False
         self.cause = left_out.NOTHING
@@ -232,6 +234,7 @@ class ModelTurn:
             max(0, window.usable - others),
         )
         context.update(self._state.items, view)
+        await self._inbox.store(self._state.items[first:], view.usable, place)
         needed = context.tokens + others
         self.size = RequestSize(model_name, window, needed, others, view.first)
         self._check_size(needed, window)

@@ -9,6 +9,7 @@ from pathlib import Path
 from fairlead_common.config.sandbox_kinds import by_name
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.messages import SandboxAttributes, ToolCall, WorkspaceQuery
+from fairlead_tools.workspaces.inbox import store_part
 from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
@@ -122,6 +123,8 @@ class Workspaces:
     async def instructions(self, query: WorkspaceQuery) -> str:
         """The file that is asked for, else the AGENTS.md (else CLAUDE.md) of a workspace, at most 32 KiB.
 
+        Of a file that is to be written: how many bytes of it are stored.
+
         Empty when there is none that can be read, or it is a link or lies elsewhere.
 
         Raises:
@@ -134,6 +137,11 @@ class Workspaces:
                 folder = await self._sessions.folder(query.workspace, query.workspace_kind, query.repository)
         except (InvalidInputError, OSError):
             return ""
+        if query.inbox is not None:
+            try:
+                return str(await asyncio.to_thread(store_part, folder, query.inbox))
+            except InvalidInputError:
+                return ""
         if query.file and (Path(query.file).name != query.file or query.file in (".", "..")):
             return ""
         names = (query.file,) if query.file else INSTRUCTION_FILES
