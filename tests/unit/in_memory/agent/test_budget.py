@@ -262,7 +262,7 @@ async def test_two_agents_never_send_what_the_limit_of_the_day_does_not_cover(w:
     for session in sessions:
         await w.say(session, "op=P1")
     for session in sessions:
-        await w.run_end(session, timeout_s=300)
+        assert (await w.run_end(session, timeout_s=300)).outcome == "completed"
     await check_order(w, 1_000_000)
     assert (await ledger(w)).known == REPLY * sum([len(replies(await w.log(each))) for each in sessions])
 

@@ -8,6 +8,7 @@ successor settles it at its full amount, as unknown. Without a budget nothing is
 import asyncio
 import dataclasses
 import math
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
@@ -30,7 +31,7 @@ from fairlead_common.service.log_formats import BUDGET_RESERVATION
 
 log = structlog.get_logger()
 
-WAIT_S: Final = 30.0  # for requests of other sessions to end, before a person is asked
+WAIT_S: Final = 30.0  # for the next request of another session to end, before a person is asked
 LOOK_S: Final = 0.25
 READERS_S: Final = 20.0  # after a start, until it is known which entries every live service reads
 UNKNOWN_OUTPUT_TOKENS: Final = 32_000  # of a reply whose model has no known limit
@@ -188,15 +189,18 @@ class Budget:
         await self._readers()
         if (left := self._state.spending.open) is not None:
             await self.end(left, None, left.tokens, "it was not settled")
-        deadline = asyncio.get_running_loop().time() + WAIT_S
+        spent, deadline = -1, 0.0
         while True:
             found = await self._try(agent, profile, model, request, prices, purpose)
             if isinstance(found, Spend):
                 return found
-            waits = found.passes and asyncio.get_running_loop().time() < deadline
-            if not waits or give_up() or self._owner.stopping.is_set():
+            now = asyncio.get_running_loop().time()
+            if found.limit.used != spent:  # requests end and cost something: there comes a turn, or the limit
+                spent, deadline = found.limit.used, now + WAIT_S
+            if not found.passes or now >= deadline or give_up() or self._owner.stopping.is_set():
                 raise BudgetReachedError(found)
-            await asyncio.sleep(LOOK_S)
+            # Not all that wait look at once.
+            await asyncio.sleep(LOOK_S * random.uniform(1, 4))  # noqa: S311
 
     async def recover(self) -> None:
         """Settle what an owner before this one left unsettled; call it once the run is taken over.
