@@ -235,3 +235,44 @@ def test_head_and_settings_fit_a_phone_in_the_dark(
     dialog.get_by_role("button", name="Cancel").tap()
     expect(head(tab).get_by_role("button", name=re.compile("Kind of work: plan"))).to_be_visible()
     assert not test_web.has_sideways_scrolling(tab)
+
+
+# -- the list -----------------------------------------------------------------------
+
+
+def test_a_pinned_session_is_listed_first_and_an_archived_one_is_found(tab: Tab) -> None:
+    old = tab.begin("op=L1 steps=0")
+    tab.wait_ends()
+    tab.begin("op=L2 steps=0")
+    tab.wait_ends()
+    sessions = tab.page.get_by_role("navigation", name="Sessions")
+    pinned = sessions.get_by_role("region", name="Pinned")
+
+    tab.go(f"/s/{old}")
+    tab.page.get_by_role("button", name="This session").click()
+    tab.page.get_by_role("menuitem", name="Pin", exact=True).click()
+    expect(pinned.get_by_role("link")).to_contain_text("op=L1")
+    tab.shoot("pinned")
+
+    tab.page.get_by_role("button", name="This session").click()
+    tab.page.get_by_role("menuitem", name="Archive", exact=True).click()
+    expect(sessions.get_by_role("link", name="op=L1")).to_have_count(0)
+    sessions.get_by_label("Search sessions").fill("op=L1")
+    expect(sessions.get_by_role("link", name="op=L1")).to_be_visible()
+    sessions.get_by_label("Search sessions").fill("")
+    sessions.get_by_role("button", name="Show archived").click()
+    expect(sessions.get_by_role("link", name="op=L2")).to_have_count(0)
+    expect(pinned.get_by_role("link")).to_contain_text("op=L1")
+
+
+def test_a_command_is_carried_out_and_not_said(tab: Tab) -> None:
+    tab.begin("op=L3 steps=0")
+    tab.wait_ends()
+    tab.composer.fill("/com")
+    expect(tab.page.get_by_text("/compact summarises earlier messages")).to_be_visible()
+    tab.expect_trouble("409")
+    tab.say("/compact keep the names")
+    expect(tab.page.get_by_text("Could not summarise earlier messages")).to_be_visible()
+    tab.say("/new words to begin with")
+    expect(tab.page.get_by_role("heading", name="What should be done?")).to_be_visible()
+    expect(tab.composer).to_have_value("words to begin with")

@@ -117,7 +117,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "GET",
         "/api/sessions",
         session_lookup.listing,
-        "sessions, newest first",
+        "sessions: pinned ones, then the others, newest first",
         {200: responses.SessionPage},
         parameters=(
             _number("limit", "maximum number", 1, 1000),
@@ -131,6 +131,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
                 "source",
                 {"type": "string", "enum": ["api", "all"]},
                 "`api`: only sessions of single calls of /v1, `all`: every session; default: all but those",
+            ),
+            Parameter(
+                "archived",
+                {"type": "string", "enum": ["true", "false", "all"]},
+                "`true`: only archived ones, `false`: none of them; default: `all` with `q`, else `false`",
             ),
         ),
     ),

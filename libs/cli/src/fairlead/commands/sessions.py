@@ -21,7 +21,12 @@ def sessions() -> None:
 @sessions.command("ls")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number.")
 @click.option("--query", "-q", default="", help="Only sessions that contain these words.")
-@click.option("--all", "everything", is_flag=True, help="Include sessions made for a single API call.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Include archived sessions and single API calls.",
+)
 @JSON
 @URL
 def ls(limit: int, query: str, everything: bool, as_json: bool, url: str | None) -> None:
@@ -30,7 +35,11 @@ def ls(limit: int, query: str, everything: bool, as_json: bool, url: str | None)
 
     from fairlead.access import open_client
 
-    wanted = {"limit": limit, **({"q": query} if query else {}), **({"source": "all"} if everything else {})}
+    wanted = {
+        "limit": limit,
+        **({"q": query} if query else {}),
+        **({"source": "all", "archived": "all"} if everything else {}),
+    }
     path = f"/api/sessions?{urlencode(wanted)}"
     rows = open_client(url).patiently("GET", path, patience_s=3.0)["sessions"]
     if as_json:

@@ -55,6 +55,8 @@ class Index:
         self._order: list[tuple[int, str]] = []  # (updated_at, id), oldest first
         self._updated: dict[str, int] = {}
         self._source: dict[str, str] = {}  # of those that are no ordinary sessions
+        self._pinned: set[str] = set()
+        self._archived: set[str] = set()
         self._approvals: dict[str, ApprovalSummary] = {}
         self._settled: OrderedDict[str, None] = OrderedDict()
         self.loaded = asyncio.Event()
@@ -121,6 +123,10 @@ class Index:
         bisect.insort(self._order, (summary.updated_at, name))
         if summary.source:
             self._source[name] = summary.source
+        if summary.pinned:
+            self._pinned.add(name)
+        if summary.archived:
+            self._archived.add(name)
 
     def forget_until(self, name: str, seq: int) -> None:
         """Take a session off the list, unless it began after this sequence."""
@@ -130,6 +136,8 @@ class Index:
     def forget(self, name: str) -> None:
         """Take a session off the list."""
         self._source.pop(name, None)
+        self._pinned.discard(name)
+        self._archived.discard(name)
         if self._sessions.pop(name, None) is not None:
             del self._order[bisect.bisect_left(self._order, (self._updated.pop(name), name))]
 
@@ -154,27 +162,46 @@ class Index:
         return None if data is None else _decoder.decode(data)
 
     def page(
-        self, limit: int, before: tuple[int, str] | None, query: str, source: str | None = ""
+        self,
+        limit: int,
+        before: tuple[int, str] | None,
+        query: str,
+        source: str | None = "",
+        archived: bool | None = False,
     ) -> IndexPage:
-        """At most `limit` sessions, newest first, that were last changed before `before`.
+        """Sessions that were last changed before `before`, newest first; pinned ones begin the first part.
 
         Args:
+            limit: at most so many; more only of pinned ones.
             source: of those alone; empty: all but those that lists hide; None: all.
+            archived: those alone, or none of them; None: all.
         """
-        place = len(self._order) if before is None else bisect.bisect_left(self._order, before)
         wanted = query.casefold()
         found: list[SessionSummary] = []
+        if before is None and not wanted:
+            pinned = sorted(((self._updated[name], name) for name in self._pinned), reverse=True)
+            chosen = [name for _, name in pinned if self._is_chosen(name, source, archived)]
+            found = [_decoder.decode(self._sessions[name]) for name in chosen]
+        place = len(self._order) if before is None else bisect.bisect_left(self._order, before)
         while place > 0:
-            if len(found) == limit:
-                updated_at, name = self._order[place]
+            if len(found) >= limit:
+                updated_at, name = (
+                    self._order[place] if place < len(self._order) else (self._order[-1][0] + 1, "0")
+                )
                 return IndexPage(found, f"{updated_at}.{name}")
             place -= 1
-            if not _is_wanted(self._source.get(self._order[place][1], ""), source):
+            name = self._order[place][1]
+            if not self._is_chosen(name, source, archived) or (name in self._pinned and not wanted):
                 continue
-            summary = _decoder.decode(self._sessions[self._order[place][1]])
+            summary = _decoder.decode(self._sessions[name])
             if not wanted or wanted in _searched(summary):
                 found.append(summary)
         return IndexPage(found, None)
+
+    def _is_chosen(self, name: str, source: str | None, archived: bool | None) -> bool:
+        if archived is not None and archived != (name in self._archived):
+            return False
+        return _is_wanted(self._source.get(name, ""), source)
 
     def unchanged_since(self, moment: int, source: str) -> list[str]:
         """Idle sessions of a source that were last changed before `moment`, milliseconds since 1970."""

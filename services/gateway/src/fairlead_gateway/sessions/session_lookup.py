@@ -1,6 +1,7 @@
 """Sessions as clients read them: the list, and one of them."""
 
 from datetime import datetime
+from typing import Final
 
 import msgspec
 from starlette.requests import Request
@@ -18,18 +19,31 @@ from fairlead_gateway.http.request_parsing import check_parameters, one, whole_n
 from fairlead_gateway.responses import SessionPage
 from fairlead_gateway.sessions.session_sources import wanted_source
 
+_ARCHIVED: Final[dict[str, bool | None]] = {"true": True, "false": False, "all": None}
+
 
 async def listing(request: Request) -> Response:
-    """A part of the list, newest first."""
-    check_parameters(request, "limit", "before", "q", "source")
+    """A part of the list: pinned sessions, then the others, newest first."""
+    check_parameters(request, "limit", "before", "q", "source", "archived")
     limit = whole_number(request, "limit", 100, least=1, most=1000)
     cursor = one(request, "before")
     before = None if cursor is None else _cursor(cursor)
     query = one(request, "q") or ""
     if len(query) > 200:
         raise InvalidInputError("q", f"at most 200 characters, got {len(query)}")
-    page = gateway_of(request).index.page(limit, before, query, wanted_source(request))
+    archived = _archived(request, default=None if query else False)
+    page = gateway_of(request).index.page(limit, before, query, wanted_source(request), archived)
     return json_response(SessionPage(sessions=[shown(s) for s in page.sessions], next=page.cursor))
+
+
+def _archived(request: Request, default: bool | None) -> bool | None:
+    """Whether a list is to show archived sessions alone, none of them, or all (None)."""
+    said = one(request, "archived")
+    if said is None:
+        return default
+    if said not in _ARCHIVED:
+        raise InvalidInputError("archived", f"must be one of {', '.join(_ARCHIVED)}, got {said[:80]!r}")
+    return _ARCHIVED[said]
 
 
 def _cursor(text: str) -> tuple[int, str]:

@@ -96,6 +96,9 @@ export interface SessionChange {
   sandbox?: string;
   deny?: string[];
   work_mode?: string;
+  thinking?: string;
+  pinned?: boolean;
+  archived?: boolean;
 }
 
 export const api = {
@@ -104,11 +107,15 @@ export const api = {
   logout: () => request("POST", "/api/logout").then(forgetLogin),
   agents: () => json<{ agents: Agent[] }>("GET", "/api/agents").then((answer) => answer.agents),
 
-  sessions: (query: { q?: string; before?: string; limit?: number; source?: "api" | "all" }, signal?: AbortSignal) => {
+  sessions: (
+    query: { q?: string; before?: string; limit?: number; source?: "api" | "all"; archived?: "true" },
+    signal?: AbortSignal,
+  ) => {
     const search = new URLSearchParams({ limit: String(query.limit ?? 100) });
     if (query.q) search.set("q", query.q);
     if (query.before) search.set("before", query.before);
     if (query.source) search.set("source", query.source);
+    if (query.archived) search.set("archived", query.archived);
     return json<{ sessions: Session[]; next: string | null }>(
       "GET",
       `/api/sessions?${search.toString()}`,
@@ -132,7 +139,8 @@ export const api = {
     return answer.status === 200 ? ((await answer.json()) as BranchChanged) : null;
   },
   fork: (id: string, body: { entry: string; id: string }) => json<Session>("POST", `${one(id)}/fork`, body),
-  undoCompaction: (id: string) => request("POST", `${one(id)}/compact/undo`),
+  compact: (id: string, body: { instructions?: string; key: string }) => request("POST", `${one(id)}/compact`, body),
+  undoCompaction: (id: string, compaction: string) => request("POST", `${one(id)}/compact/undo`, { compaction }),
   abort: (id: string) => request("POST", `${one(id)}/abort`),
   drop: (id: string, item: string) => request("DELETE", `${one(id)}/queue/${encodeURIComponent(item)}`),
   /** The last entries before `before`, oldest first. */

@@ -16,6 +16,7 @@ export function Activity({ session }: { session: LiveSession }) {
   const since = useStore(session.store, (state) => state.view.run?.since ?? state.outbox[0]?.at ?? 0);
   const waiting = useStore(session.store, (state) => state.view.run === null);
   const parked = useStore(session.store, (state) => state.view.parked);
+  const compacting = useStore(session.store, (state) => state.view.compacting !== null);
   const now = useNow(quiet || retry !== null);
 
   if (retry) {
@@ -28,6 +29,12 @@ export function Activity({ session }: { session: LiveSession }) {
     );
   }
   if (parked?.outcome === "waiting_provider") return <Waiting session={session} parked={parked} />;
+  if (compacting)
+    return (
+      <p className={styles.line}>
+        <Spinner /> Summarising earlier messages for the model
+      </p>
+    );
   if (!quiet) return null;
   const passed = now - since;
   return (

@@ -45,7 +45,7 @@ export function Compaction({ entry, session }: { entry: CompactionEntry; session
   const [asked, setAsked] = useState(false);
   const undo = (): void => {
     setAsked(true);
-    api.undoCompaction(session.id).catch((error: unknown) => {
+    api.undoCompaction(session.id, entry.id).catch((error: unknown) => {
       setAsked(false);
       complain("Could not undo it", error);
     });

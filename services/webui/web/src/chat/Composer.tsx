@@ -6,6 +6,7 @@ import { draftOf, keepDraft, restored } from "../session/drafts";
 import { IconButton } from "../ui/Button";
 import { Icon } from "../ui/Icon";
 import { AttachmentChips, useAttachments } from "./attachments";
+import { commandsLike } from "./commands";
 import styles from "./Composer.module.css";
 import type { Stopping } from "./useStop";
 
@@ -22,6 +23,7 @@ interface Props {
   recall?: () => string | null;
   /** Whether one may write at once; not while keys are to answer an approval. */
   focus?: boolean;
+  takesCommands?: boolean;
   /** Choices beside the button. */
   children?: ReactNode;
 }
@@ -36,6 +38,7 @@ export const Composer = memo(function Composer({
   onStop,
   recall,
   focus = true,
+  takesCommands = false,
   children,
 }: Props) {
   const [text, setText] = useState(() => draftOf(place));
@@ -115,7 +118,7 @@ export const Composer = memo(function Composer({
         <span className={styles.hint} role="status">
           {stopping === "asking" && <strong>Press Esc again to stop the run</strong>}
           {stopping === "stopping" && "Stopping…"}
-          {!busy && <span className={styles.keys}>{note}</span>}
+          {!busy && <span className={styles.keys}>{(takesCommands && commandsLike(text)) || note}</span>}
           {stopping === "no" && busy && !empty && (
             <span className={styles.keys}>
               <kbd>Enter</kbd> steer <kbd>Alt Enter</kbd> queue

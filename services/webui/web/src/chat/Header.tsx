@@ -5,7 +5,7 @@ import type { LiveSession, SessionState } from "../session/liveSession";
 import { statusOf } from "../session/status";
 import { namesFor } from "../session/content";
 import { useStore } from "../session/store";
-import { changeMode, changeModel } from "../sessions/actions";
+import { changeMode, changeModel, compactSession } from "../sessions/actions";
 import { sessionList } from "../sessions/list";
 import { nameOf } from "../sessions/names";
 import { SessionMenu } from "../sessions/SessionMenu";
@@ -54,6 +54,9 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
           name={name}
           label="This session"
           className={styles.dots}
+          pinned={shown?.pinned}
+          archived={shown?.archived}
+          onCompact={() => compactSession(session.id)}
           onRename={() => setRenaming(true)}
         />
       }

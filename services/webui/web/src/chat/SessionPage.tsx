@@ -1,6 +1,6 @@
 import { useCallback, useEffect, useMemo, useState } from "react";
 import { liveSession } from "../session/open";
-import { restoreDraft } from "../session/drafts";
+import { keepDraft, restoreDraft } from "../session/drafts";
 import type { SendKind } from "../api/types";
 import type { Attachment } from "../api/client";
 import { namesFor } from "../session/content";
@@ -9,9 +9,11 @@ import { statusOf } from "../session/status";
 import { api } from "../api/client";
 import { navigate } from "../routes";
 import { sessionList } from "../sessions/list";
+import { compactSession } from "../sessions/actions";
 import { markSeen } from "../sessions/seen";
 import { Button } from "../ui/Button";
 import { complain } from "../ui/toast";
+import { commandIn } from "./commands";
 import { Composer } from "./Composer";
 import { Conversation } from "./Conversation";
 import { Header } from "./Header";
@@ -37,7 +39,14 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
   const busy = status === "running" || status === "waiting_provider";
   const stop = useStop(id, busy);
   const send = useCallback(
-    (kind: SendKind, text: string, attachments: Attachment[]) => session.send(kind, text, attachments),
+    (kind: SendKind, text: string, attachments: Attachment[]) => {
+      const command = attachments.length === 0 ? commandIn(text) : null;
+      if (command?.name === "new") {
+        if (command.rest) keepDraft("new", command.rest);
+        navigate("/");
+      } else if (command) compactSession(session.id, command.rest);
+      else session.send(kind, text, attachments);
+    },
     [session],
   );
 
@@ -90,6 +99,7 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
           onStop={stop.now}
           recall={recall}
           focus={focus}
+          takesCommands
         />
       </div>
     </>

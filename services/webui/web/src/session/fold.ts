@@ -89,8 +89,9 @@ function foldOne(next: View, entry: Entry): View {
       return { ...next, queue: [...next.queue, queued(entry)] };
     case "dropped": {
       const dropped = next.queue.filter((item) => entry.items?.includes(item.id));
-      if (dropped.length === 0) return next;
-      const left = { ...next, queue: next.queue.filter((item) => !dropped.includes(item)) };
+      const compacting = entry.items?.includes(next.compacting ?? "") ? null : next.compacting;
+      if (dropped.length === 0) return { ...next, compacting };
+      const left = { ...next, compacting, queue: next.queue.filter((item) => !dropped.includes(item)) };
       const said = dropped.map((item) => `“${item.text || item.files.join(", ")}”`).join(", ");
       return entry.reason === TAKEN_BACK ? left : withNote(left, entry, `Not said: ${said} (${entry.reason})`);
     }
@@ -137,8 +138,10 @@ function foldOne(next: View, entry: Entry): View {
       return withNote({ ...next, model: entry.model }, entry, `Model is now ${entry.model}`);
     case "epoch":
       return foldEpoch(next, entry);
+    case "compact_request":
+      return { ...next, compacting: entry.id };
     case "compaction":
-      return withItem(next, { kind: "compaction", id: entry.id, ts: entry.ts ?? 0, entry });
+      return withItem({ ...next, compacting: null }, { kind: "compaction", id: entry.id, ts: entry.ts ?? 0, entry });
     case "compaction_undone":
       return { ...next, undone: [...next.undone, entry.compaction] };
     case "fork":

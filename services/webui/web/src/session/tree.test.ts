@@ -236,6 +236,35 @@ describe("the end of a run", () => {
   });
 });
 
+describe("a summary", () => {
+  const said = (seq: number): Entry => ({
+    type: "message",
+    id: `e${seq}`,
+    seq,
+    message: { role: "user", content: [] },
+  });
+  const asked = { type: "compact_request", id: "ask", seq: 3 } as Entry;
+  const made = { type: "compaction", id: "sum", seq: 4, first_kept: "e2", summary: "s", request: "ask" } as Entry;
+
+  it("stands below what it sums up, which stays in view", () => {
+    const view = foldAll([said(1), said(2), asked, made, said(5)]);
+    expect(view.items.map((item) => item.id)).toEqual(["e1", "e2", "sum", "e5"]);
+    expect(view.undone).toEqual([]);
+  });
+
+  it("is being written until it is there, or refused", () => {
+    expect(foldAll([said(1), asked]).compacting).toBe("ask");
+    expect(foldAll([said(1), asked, made]).compacting).toBeNull();
+    const no = { type: "dropped", id: "no", seq: 4, items: ["ask"], reason: "there is nothing to summarise" } as Entry;
+    expect(foldAll([said(1), asked, no]).compacting).toBeNull();
+  });
+
+  it("is marked once it is taken back", () => {
+    const undone = { type: "compaction_undone", id: "un", seq: 5, compaction: "sum" } as Entry;
+    expect(foldAll([said(1), asked, made, undone]).undone).toEqual(["sum"]);
+  });
+});
+
 describe("a fork", () => {
   const log = [
     { type: "session_info", id: "i", seq: 1, agent: "main" },

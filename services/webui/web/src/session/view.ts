@@ -88,6 +88,8 @@ export interface View {
   parked: RunEndEntry | null;
   /** Why the model is asked again. */
   retry: { attempt: number; delayS: number; error: string; at: number } | null;
+  /** A summary that a person asked for is being written: id of the request. */
+  compacting: string | null;
   /** Ids of `compaction` entries that were taken back. */
   undone: readonly string[];
   mode: string | null;
@@ -127,6 +129,7 @@ export const EMPTY_VIEW: View = {
   run: null,
   parked: null,
   retry: null,
+  compacting: null,
   undone: [],
   mode: null,
   model: null,

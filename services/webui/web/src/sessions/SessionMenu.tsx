@@ -2,7 +2,7 @@ import { useState } from "react";
 import { Confirm } from "../ui/Confirm";
 import { Icon } from "../ui/Icon";
 import { Menu } from "../ui/Menu";
-import { deleteSession } from "./actions";
+import { archiveSession, deleteSession, pinSession } from "./actions";
 import { openSettings } from "./settings";
 
 /** What can be done with one session, wherever it is shown. */
@@ -11,13 +11,19 @@ export function SessionMenu({
   name,
   label,
   className,
+  pinned = false,
+  archived = false,
   onRename,
+  onCompact,
 }: {
   id: string;
   name: string;
   label: string;
   className: string | undefined;
+  pinned?: boolean | undefined;
+  archived?: boolean | undefined;
   onRename: () => void;
+  onCompact?: () => void;
 }) {
   const [deleting, setDeleting] = useState(false);
   return (
@@ -27,6 +33,11 @@ export function SessionMenu({
         className={className}
         items={[
           { label: "Rename", onPick: onRename },
+          { label: pinned ? "Unpin" : "Pin", onPick: () => pinSession(id, !pinned) },
+          { label: archived ? "Take out of the archive" : "Archive", onPick: () => archiveSession(id, !archived) },
+          ...(onCompact
+            ? [{ label: "Summarise earlier messages", hint: "for the model; you still see them", onPick: onCompact }]
+            : []),
           { label: "Settings", onPick: () => openSettings(id) },
           { label: "Delete", danger: true, onPick: () => setDeleting(true) },
         ]}

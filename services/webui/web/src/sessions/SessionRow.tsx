@@ -5,6 +5,7 @@ import { liveSession } from "../session/open";
 import { statusOf } from "../session/status";
 import { useStore } from "../session/store";
 import { ago } from "../ui/format";
+import { Icon } from "../ui/Icon";
 import { Spinner } from "../ui/Spinner";
 import { renameSession } from "./actions";
 import { nameOf } from "./names";
@@ -52,6 +53,7 @@ export const SessionRow = memo(function SessionRow({
         title={name}
         onFollow={onPick}
       >
+        {session.archived && <Icon name="archive" size={12} />}
         <span className={styles.name}>{name}</span>
         {current ? <LiveBadge session={session} now={now} /> : <Badge session={session} unread={unread} now={now} />}
       </Link>
@@ -60,6 +62,8 @@ export const SessionRow = memo(function SessionRow({
         name={name}
         label={`Actions for ${name}`}
         className={styles.actions}
+        pinned={session.pinned}
+        archived={session.archived}
         onRename={() => setRenaming(true)}
       />
     </li>

@@ -9,7 +9,7 @@ import { Icon } from "../ui/Icon";
 import { nextTheme, theme } from "../ui/theme";
 import { complain } from "../ui/toast";
 import { useNow } from "../ui/useNow";
-import { loadMoreSessions, sessionList, sources, toggleCalls, withCalls } from "./list";
+import { archivedOnly, loadMoreSessions, sessionList, sources, toggleArchived, toggleCalls, withCalls } from "./list";
 import { SessionRow } from "./SessionRow";
 import styles from "./Sidebar.module.css";
 import { useStill } from "./still";
@@ -21,6 +21,7 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
   const [query, setQuery] = useState("");
   const list = useStore(sessionList, (state) => state);
   const calls = useStore(withCalls, (state) => state);
+  const archived = useStore(archivedOnly, (state) => state);
   const found = useFound(query, calls);
   const now = useNow(true, 30_000);
   const current = route.page === "session" ? route.id : null;
@@ -93,7 +94,9 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
           </section>
         ))}
         {still.length === 0 && list.loaded && (
-          <p className={styles.none}>{query ? "Nothing found." : "Sessions appear here."}</p>
+          <p className={styles.none}>
+            {query ? "Nothing found." : archived ? "No session is archived." : "Sessions appear here."}
+          </p>
         )}
         {!found && list.next && (
           <button
@@ -104,6 +107,9 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
             Show older
           </button>
         )}
+        <button type="button" className={styles.more} aria-pressed={archived} onClick={toggleArchived}>
+          {archived ? "Back to all sessions" : "Show archived"}
+        </button>
         <button type="button" className={styles.more} aria-pressed={calls} onClick={toggleCalls}>
           {calls ? "Hide API calls" : "Show API calls"}
         </button>
@@ -148,7 +154,8 @@ function useFound(query: string, calls: boolean): readonly Session[] | null {
     if (!q) return;
     const stop = new AbortController();
     const timer = setTimeout(() => {
-      api.sessions({ q, ...sources() }, stop.signal).then(
+      const { source } = sources(); // among archived ones, too
+      api.sessions({ q, ...(source && { source }) }, stop.signal).then(
         (page) => setFound({ query: q, sessions: page.sessions }),
         (error: unknown) => !stop.signal.aborted && complain("Could not search", error),
       );
@@ -164,10 +171,17 @@ function useFound(query: string, calls: boolean): readonly Session[] | null {
 function groups(sessions: readonly Session[], now: number): [string, Session[]][] {
   const today = new Date(now).setHours(0, 0, 0, 0);
   const named = new Map<string, Session[]>();
-  for (const session of sessions) {
+  for (const session of [...sessions].sort((a, b) => Number(b.pinned ?? false) - Number(a.pinned ?? false))) {
     const age = today - session.updated_at;
-    const name =
-      age <= 0 ? "Today" : age <= 86_400_000 ? "Yesterday" : age <= 7 * 86_400_000 ? "Last 7 days" : "Earlier";
+    const name = session.pinned
+      ? "Pinned"
+      : age <= 0
+        ? "Today"
+        : age <= 86_400_000
+          ? "Yesterday"
+          : age <= 7 * 86_400_000
+            ? "Last 7 days"
+            : "Earlier";
     named.set(name, [...(named.get(name) ?? []), session]);
   }
   return [...named];

@@ -2,13 +2,53 @@ import { api } from "../api/client";
 import { navigate } from "../routes";
 import { forgetLiveSession, liveSession } from "../session/open";
 import { complain } from "../ui/toast";
-import { forgetSession, patchSession, refreshSessions, rememberSession } from "./list";
+import { newKey } from "../session/outbox";
+import {
+  archivedOnly,
+  forgetSession,
+  leaveOut,
+  patchSession,
+  refreshSessions,
+  refreshSoon,
+  rememberSession,
+} from "./list";
 
 export function renameSession(id: string, title: string): void {
   patchSession(id, { title });
   api.updateSession(id, { title }).catch((error: unknown) => {
     complain("Could not rename", error);
     void refreshSessions();
+  });
+}
+
+export function pinSession(id: string, pinned: boolean): void {
+  patchSession(id, { pinned });
+  api.updateSession(id, { pinned }).then(refreshSoon, (error: unknown) => {
+    complain(pinned ? "Could not pin" : "Could not unpin", error);
+    void refreshSessions();
+  });
+}
+
+/** Leaves it out of lists, or takes it back. What runs in it goes on. */
+export function archiveSession(id: string, archived: boolean): void {
+  patchSession(id, { archived });
+  if (archived !== archivedOnly.get()) leaveOut(id);
+  api.updateSession(id, { archived }).then(
+    () => {
+      liveSession(id).refresh();
+      refreshSoon();
+    },
+    (error: unknown) => {
+      complain("Could not change the archive", error);
+      void refreshSessions();
+    },
+  );
+}
+
+/** Has earlier messages summarised for the model. */
+export function compactSession(id: string, instructions = ""): void {
+  api.compact(id, { key: newKey(), ...(instructions && { instructions }) }).catch((error: unknown) => {
+    complain("Could not summarise earlier messages", error);
   });
 }
 

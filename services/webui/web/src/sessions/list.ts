@@ -18,6 +18,9 @@ export const sessionList = createStore<SessionList>({ sessions: [], loaded: fals
 /** Whether sessions that were made for one API call are listed too. */
 export const withCalls = createStore(false);
 
+/** Whether archived sessions are listed, and no others. */
+export const archivedOnly = createStore(false);
+
 let timer: ReturnType<typeof setTimeout> | undefined;
 let soon: ReturnType<typeof setTimeout> | undefined;
 let again = false;
@@ -72,18 +75,23 @@ export async function refreshSessions(): Promise<void> {
   if (asking) return;
   asking = true;
   clearTimeout(timer);
-  const calls = withCalls.get();
+  const asked = JSON.stringify(sources());
   try {
     const page = without(await api.sessions({ limit: 100, ...sources() }));
-    if (calls !== withCalls.get()) return; // what is listed was changed meanwhile
+    if (asked !== JSON.stringify(sources())) return; // what is listed was changed meanwhile
     sessionList.set((list) => {
+      const whole = page.next !== null || list.sessions.length === page.sessions.length;
       const same =
-        list.loaded && JSON.stringify(list.sessions.slice(0, page.sessions.length)) === JSON.stringify(page.sessions);
+        list.loaded &&
+        whole &&
+        JSON.stringify(list.sessions.slice(0, page.sessions.length)) === JSON.stringify(page.sessions);
       if (same) return list;
       const oldest = page.sessions.at(-1);
       const fresh = new Set(page.sessions.map((session) => session.id));
       const further =
-        page.next && oldest ? list.sessions.filter((s) => !fresh.has(s.id) && s.updated_at <= oldest.updated_at) : [];
+        page.next && oldest
+          ? list.sessions.filter((s) => !fresh.has(s.id) && !s.pinned && s.updated_at <= oldest.updated_at)
+          : [];
       return {
         sessions: [...page.sessions, ...further],
         loaded: true,
@@ -95,7 +103,7 @@ export async function refreshSessions(): Promise<void> {
   } finally {
     asking = false;
     plan();
-    if (calls !== withCalls.get()) void refreshSessions();
+    if (asked !== JSON.stringify(sources())) void refreshSessions();
   }
 }
 
@@ -115,6 +123,11 @@ export function patchSession(id: string, part: Partial<Session>): void {
   sessionList.set((list) => ({ ...list, sessions: list.sessions.map((s) => (s.id === id ? { ...s, ...part } : s)) }));
 }
 
+/** Lists it no more, because it is not of those that are listed now. */
+export function leaveOut(id: string): void {
+  sessionList.set((list) => ({ ...list, sessions: list.sessions.filter((s) => s.id !== id) }));
+}
+
 /** Lists it no more; the gateway may still do so for some seconds. */
 export function forgetSession(id: string): void {
   deleted.add(id);
@@ -130,13 +143,23 @@ export function rememberSession(id: string): void {
 /** Lists sessions that were made for one API call too, or no more. */
 export function toggleCalls(): void {
   withCalls.set((now) => !now);
+  listAgain();
+}
+
+/** Lists archived sessions instead of the others, or no more. */
+export function toggleArchived(): void {
+  archivedOnly.set((now) => !now);
+  listAgain();
+}
+
+function listAgain(): void {
   sessionList.set(() => ({ sessions: [], loaded: false, next: null }));
   void refreshSessions();
 }
 
 /** Which sessions the gateway is asked for. */
-export function sources(): { source?: "all" } {
-  return withCalls.get() ? { source: "all" } : {};
+export function sources(): { source?: "all"; archived?: "true" } {
+  return { ...(withCalls.get() && { source: "all" }), ...(archivedOnly.get() && { archived: "true" }) };
 }
 
 function without<P extends { sessions: Session[] }>(page: P): P {
