@@ -1,0 +1,78 @@
+"""A session that goes on and on, in windows of every size.
+
+`FAIRLEAD_TURNS` says how many turns; 10,000 take some minutes.
+"""
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from fairlead_agent.session.log_readers import LogReaders
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import ToolOutcome, text_outcome
+from fairlead_common.protocol.entries import RunEndEntry
+from fairlead_common.protocol.entry_codec import decode_entry
+from fairlead_common.protocol.messages import ToolCall
+from fairlead_common.service.log_formats import BRANCHES
+from tests.support.fake_bus import FakeBus, FakeServer
+from tests.support.memory_world import MemoryWorld, memory_world_of
+from tests.support.summarising_model import SummarisingModel
+
+TURNS = int(os.environ.get("FAIRLEAD_TURNS", "120"))
+FACTS = 30
+
+
+class LongWorld(MemoryWorld):
+    mind: SummarisingModel
+
+    async def answered(self, words: str) -> RunEndEntry:
+        """The end of the run of one more prompt; the log is not read from its start."""
+        body = {"text": words}
+        seq = await self.mail("a", "prompt", body)
+        end = asyncio.get_running_loop().time() + 600
+        while asyncio.get_running_loop().time() < end:
+            async for record in self.bus.read(s.SESSIONS, s.session_log("a"), start=seq + 1):
+                entry = decode_entry(record.data)
+                if isinstance(entry, RunEndEntry) and entry.cursor >= seq:
+                    return entry
+            await asyncio.sleep(0.05)
+        raise AssertionError("it is not answered")
+
+
+@pytest.fixture
+async def w(server: FakeServer, bus: FakeBus, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LongWorld]:
+    monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind in (1, BRANCHES))
+    async with memory_world_of(LongWorld, server, bus, monkeypatch) as made:
+        made.mind = SummarisingModel()
+        yield made
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("window", [8_000, 32_000, 200_000])
+async def test_every_prompt_is_answered_and_no_fact_is_forgotten(w: LongWorld, window: int) -> None:
+    async def much(call: ToolCall) -> ToolOutcome:
+        size = 40 * (1 + len(str(call.arguments)) % 60) * window // 8_000
+        return text_outcome("ok", "out " * min(size, 12_000), is_error=False)
+
+    w.tool = much
+    w.mind.window = window
+    await w.agent(settings={"agents.main.context_window": window})
+    draw = random.Random(window)
+    for number in range(TURNS):
+        fact = f"FACT-{number // (TURNS // FACTS)} " if number % (TURNS // FACTS) == 0 else ""
+        steps = draw.choice(["", "", " steps=1", " steps=3"])
+        filler = "and so on " * draw.randint(0, 60 * window // 8_000)
+        ended = await w.answered(f"op=P{number}{steps} {fact}{filler}")
+        assert ended.outcome == "completed", (number, ended)
+        if draw.random() < 0.3:
+            await asyncio.sleep(1)  # it is idle, and may prepare a summary
+        w.mind.tools.clear()
+        del w.mind.requests[:-1], w.mind.asked[:-1], w.mind.summarised[:-1]
+    assert w.mind.too_large == []
+    assert w.mind.problems == []
+    shown = msgspec.json.encode(w.mind.requests[-1]).decode()
+    assert [number for number in range(FACTS) if f"FACT-{number}" not in shown] == []
