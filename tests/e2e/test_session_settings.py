@@ -276,3 +276,21 @@ def test_a_command_is_carried_out_and_not_said(tab: Tab) -> None:
     tab.say("/new words to begin with")
     expect(tab.page.get_by_role("heading", name="What should be done?")).to_be_visible()
     expect(tab.composer).to_have_value("words to begin with")
+
+
+def test_a_model_is_chosen_among_those_that_are_known(up: FairleadUp, tab: Tab) -> None:
+    session = tab.begin("op=L4 steps=0")
+    tab.wait_ends()
+    menu = tab.page.get_by_role("button", name=re.compile("^Model: "))
+    menu.click()
+    choices = tab.page.get_by_role("menuitemradio").filter(has_text="price unknown")
+    expect(choices.first).to_be_visible()
+    tab.shoot("models")
+    tab.page.keyboard.press("Escape")
+    menu.click()
+    tab.page.get_by_role("menuitem", name="Another model…").click()
+    dialog = tab.page.get_by_role("dialog", name="Another model")
+    dialog.get_by_label("Model").fill("openai/other")
+    dialog.get_by_role("button", name="Use it").click()
+    expect(tab.page.get_by_role("button", name="Model: openai/other")).to_be_visible()
+    assert "openai/other" in [entry.get("model") for entry in up.entries(session)]

@@ -1,6 +1,6 @@
 import { notReached, reached } from "./connection";
 import { fetchAsPage, forgetLogin, keepLogin } from "./page";
-import type { Agent, Approval, BranchChanged, Decision, Entry, Me, SendKind, Session } from "./types";
+import type { Agent, Approval, BranchChanged, Decision, Entry, KnownModels, Me, SendKind, Session } from "./types";
 
 /** What the gateway refused: `status` is 0 when there was no answer at all. */
 export class ApiError extends Error {
@@ -106,6 +106,8 @@ export const api = {
   login: (token: string) => request("POST", "/api/login", { token }).then(keepLogin),
   logout: () => request("POST", "/api/logout").then(forgetLogin),
   agents: () => json<{ agents: Agent[] }>("GET", "/api/agents").then((answer) => answer.agents),
+
+  models: () => json<KnownModels>("GET", "/api/models"),
 
   sessions: (
     query: { q?: string; before?: string; limit?: number; source?: "api" | "all"; archived?: "true" },

@@ -8,6 +8,8 @@ export type {
   BranchChanged,
   Delta,
   ImageBlock,
+  KnownModel,
+  KnownModels,
   Me,
   TextBlock,
   ThinkingBlock,

@@ -1,11 +1,10 @@
-import { useEffect, useState } from "react";
-import { api } from "../api/client";
-import type { Agent, Status, Usage } from "../api/types";
+import { useState } from "react";
+import type { Status, Usage } from "../api/types";
 import type { LiveSession, SessionState } from "../session/liveSession";
 import { statusOf } from "../session/status";
 import { namesFor } from "../session/content";
 import { useStore } from "../session/store";
-import { changeMode, changeModel, compactSession } from "../sessions/actions";
+import { changeMode, compactSession } from "../sessions/actions";
 import { sessionList } from "../sessions/list";
 import { nameOf } from "../sessions/names";
 import { SessionMenu } from "../sessions/SessionMenu";
@@ -16,7 +15,7 @@ import { Meter } from "../ui/Meter";
 import { Spinner } from "../ui/Spinner";
 import styles from "./Header.module.css";
 import { modesIn } from "./modes";
-import { NameModel } from "./NameModel";
+import { ModelMenu } from "./ModelMenu";
 import { PageHead } from "./PageHead";
 import { SettingChips } from "./SettingChips";
 import { Title } from "./Title";
@@ -77,7 +76,7 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
           <Icon name="shield" size={14} /> {mode || "default"} <Icon name="down" size={12} />
         </Menu>
       )}
-      {model && <ModelMenu id={session.id} model={model} />}
+      {model && <ModelMenu id={session.id} model={model} thinking={meta?.thinking ?? ""} />}
       {window > 0 && context > 0 && (
         <Meter
           value={context}
@@ -124,39 +123,5 @@ function State({ status }: { status: Status }) {
       {status === "waiting_provider" && "Waiting for the provider"}
       {status === "idle" && "Idle"}
     </span>
-  );
-}
-
-function ModelMenu({ id, model }: { id: string; model: string }) {
-  const [agents, setAgents] = useState<readonly Agent[]>([]);
-  const [naming, setNaming] = useState(false);
-  useEffect(() => {
-    api.agents().then(setAgents, () => undefined); // the current model can be shown without
-  }, []);
-  const models = [...new Set([model, ...agents.flatMap((agent) => (agent.model ? [agent.model] : []))])];
-  return (
-    <>
-      <Menu
-        label={`Model: ${model}`}
-        className={`${styles.choice} ${styles.model}`}
-        items={[
-          ...models.map((choice) => ({
-            label: choice,
-            checked: choice === model,
-            onPick: () => choice !== model && changeModel(id, choice),
-          })),
-          { label: "Another model…", onPick: () => setNaming(true) },
-        ]}
-      >
-        <span>{model}</span> <Icon name="down" size={12} />
-      </Menu>
-      {naming && (
-        <NameModel
-          model={model}
-          onName={(named) => named !== model && changeModel(id, named)}
-          onClose={() => setNaming(false)}
-        />
-      )}
-    </>
   );
 }

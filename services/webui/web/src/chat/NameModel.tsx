@@ -6,11 +6,14 @@ import { Dialog } from "../ui/Dialog";
 export function NameModel({
   model,
   action = "Use it",
+  known = [],
   onName,
   onClose,
 }: {
   model: string;
   action?: string;
+  /** Names to choose from while one types. */
+  known?: readonly string[];
   onName: (model: string) => void;
   onClose: () => void;
 }) {
@@ -28,11 +31,17 @@ export function NameModel({
       >
         <input
           aria-label="Model"
+          list="known-models"
           autoFocus
           value={name}
           onFocus={(event) => event.target.select()}
           onChange={(event) => setName(event.target.value)}
         />
+        <datalist id="known-models">
+          {known.map((name) => (
+            <option key={name} value={name} />
+          ))}
+        </datalist>
         <p>
           <Button tone="primary" type="submit" disabled={named === ""}>
             {action}

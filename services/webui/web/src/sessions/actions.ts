@@ -73,6 +73,17 @@ export function changeModel(id: string, model: string): void {
   api.updateSession(id, { model }).catch((error: unknown) => complain("Could not change the model", error));
 }
 
+/** How hard the model thinks in this session; empty: as its agent has it. */
+export function changeThinking(id: string, thinking: string, onRefused: () => void): void {
+  api.updateSession(id, { thinking }).then(
+    () => liveSession(id).refresh(),
+    (error: unknown) => {
+      onRefused();
+      complain("Could not change how hard it thinks", error);
+    },
+  );
+}
+
 export function stopRun(id: string): void {
   liveSession(id)
     .stop()
