@@ -106,6 +106,16 @@ def test_a_conversation_is_compacted_and_shown_in_full_again(up: FairleadUp) -> 
     assert (twice.returncode, "no compaction is in force" in twice.stderr) == (1, True), twice.stderr
 
 
+def test_a_prompt_that_is_too_large_is_a_file_of_the_workspace(up: FairleadUp) -> None:
+    words = "begin " + "0123456789 " * 40_000 + " end"
+    assert up.cli("run", "--session", "huge", "one").returncode == 0
+    up.api("POST", "/api/sessions/huge/prompt", {"text": words})
+    eventually(lambda: len(ends(up, "huge")) == 2, "it is answered")
+    assert ends(up, "huge")[-1] == "completed"
+    (file,) = up.workspace.glob(".fairlead/inbox/*/input.txt")
+    assert file.read_text() == words
+
+
 def test_an_entry_that_is_not_there_is_told_with_its_name(up: FairleadUp) -> None:
     up.cli("run", "--session", "no-entry", "one")
     for action in ("navigate", "regenerate", "fork"):
