@@ -103,17 +103,7 @@ async def test_model_without_vision_is_told_of_an_image(
     assert "cat.png is left out" in words(model.last())
 
 
-@pytest.mark.parametrize(
-    "refusal",
-    [
-        "Could not process image",
-        "No endpoints found that support image input",
-        "Invalid content type. image_url is only supported by certain models.",
-        "You uploaded an unsupported image.",
-        "unknown variant `image_url`, expected `text`",
-        "image input is not supported - hint: you may need to provide the mmproj",
-    ],
-)
+@pytest.mark.parametrize("refusal", ["Could not process image", "You uploaded an unsupported image."])
 async def test_image_that_the_provider_refuses_is_left_out_and_its_words_stay(
     w: World, model: StrictModel, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, refusal: str
 ) -> None:
@@ -129,6 +119,26 @@ async def test_image_that_the_provider_refuses_is_left_out_and_its_words_stay(
     assert "what is on this?" in words(model.last())
     said = [each for each in await w.messages("a") if isinstance(each, UserMessage)]
     assert any(isinstance(block, ImageBlock) for block in said[0].content)  # the page still shows it
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "No endpoints found that support image input",
+        "Invalid content type. image_url is only supported by certain models.",
+        "unknown variant `image_url`, expected `text`",
+        "image input is not supported - hint: you may need to provide the mmproj",
+    ],
+)
+async def test_model_that_takes_no_images_is_asked_again_without_them(
+    w: World, model: StrictModel, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, refusal: str
+) -> None:
+    model.answers = [refuse(400, refusal), text("a cat, you say")]
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "what is on this?", attachments=[await picture(w)])
+        assert (await w.run_end("a")).outcome == "completed"
+    assert "image_url" not in words(model.last())
+    assert "what is on this?" in words(model.last())
 
 
 async def test_image_of_a_tool_that_the_provider_refuses_leaves_calls_and_results(
