@@ -99,6 +99,7 @@ STEPS: Final[Mapping[str, FailpointStep]] = {
         "the key is stored by which a host removes the workspace of a deleted session"
     ),
     "agent.delete_timers": _work("the timers of a session that is deleted are removed"),
+    "agent.usage": _write("the usage of a day, or how far it was counted, is stored"),
     "agent.snapshot": _write("a snapshot of a long session is stored"),
     "agent.delete_snapshot": _write("the snapshot of a session that is deleted is replaced by an empty one"),
     "agent.delete_list": _write("a session that is deleted is removed from the list"),

@@ -119,7 +119,8 @@ def _tainted(call: CallFacts, at: Circumstances) -> str:
     spec, flags = call.spec, call.effects
     shell = call.shell if call.is_runtime else None
     # Programs work offline in a sandbox only: to a tool outside of it the command line itself is sent.
-    offline = None if spec.outside_sandbox or "external" in spec.flags else shell
+    is_sent = spec.outside_sandbox or call.subject.is_foreign_shell or "external" in spec.flags
+    offline = None if is_sent else shell
     is_out = carries(spec, offline, flags, at.named_by, trusting="person")
     if at.secret and is_out:
         return "this session has read what is likely a secret, and this call can send data out"
