@@ -1,5 +1,8 @@
 """Where conversations are cut, and what their summaries are made of."""
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +11,9 @@ from fairlead_agent.compaction.cut import find_cut, kept_tokens
 from fairlead_agent.compaction.files import TouchedFiles, files_of
 from fairlead_agent.compaction.plain_summary import plain_summary
 from fairlead_agent.compaction.sections import carried_request, with_sections, without_sections
+from fairlead_agent.compaction.summariser import Summariser, SummaryError
 from fairlead_agent.compaction.transcript import MAX_RESULT_CHARS, chunks_of, encoded_bytes, parts_of
+from fairlead_common.config import AgentConfig, Config
 from fairlead_common.protocol.branch_entries import CompactionEntry
 from fairlead_common.protocol.content import (
     AssistantMessage,
@@ -184,3 +189,11 @@ def test_a_summary_without_a_model_has_no_more_than_it_may(earlier: str, most: i
     text = plain_summary(items, earlier, most)
     assert encoded_bytes(text) <= most
     assert text == plain_summary(items, earlier, most)
+
+
+async def test_demo_model_is_asked_for_no_summary() -> None:
+    """What it answers follows its script; the summary without a model is a better one."""
+    config = SimpleNamespace(current=Config())
+    summariser = Summariser(cast(Any, None), cast(Any, config), cast(Any, None))
+    with pytest.raises(SummaryError, match="writes no summaries"):
+        await summariser.write(["words"], "demo", "main", AgentConfig(), 100)

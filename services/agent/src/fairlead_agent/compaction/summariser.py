@@ -105,6 +105,8 @@ class Summariser:
             SummaryError: the model fails, writes nothing or writes too much.
         """
         name = self.model(own)
+        if name == "demo":
+            raise SummaryError("the demo model is scripted, and writes no summaries", Usage())
         try:
             await self._registry.look_up(name)
             window = self._registry.window(name, profile if name == own else AgentConfig())
