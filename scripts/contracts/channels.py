@@ -21,28 +21,30 @@ from fairlead_common.protocol.events import LiveEvent
 from fairlead_common.protocol.known_models import KnownModels
 from fairlead_common.protocol.messages import (
     Abort,
-    Compact,
-    CreateSession,
     Decision,
-    EditMessage,
     ExecutorInfo,
-    HeartbeatNotice,
-    LabelEntryRequest,
     ModelStates,
-    MoveSession,
-    Navigate,
     OwnerAnswer,
     OwnerQuestion,
-    Regenerate,
-    RetryRun,
-    SystemNotice,
     ToolCall,
     ToolClaim,
     ToolResult,
-    UndoCompaction,
-    UpdateSession,
     UserInput,
     WorkspaceQuery,
+)
+from fairlead_common.protocol.notices import (
+    Compact,
+    CreateSession,
+    EditMessage,
+    HeartbeatNotice,
+    LabelEntryRequest,
+    MoveSession,
+    Navigate,
+    Regenerate,
+    RetryRun,
+    SystemNotice,
+    UndoCompaction,
+    UpdateSession,
 )
 from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall
 from fairlead_common.protocol.projections import ApprovalSummary, SessionSummary

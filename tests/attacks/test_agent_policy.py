@@ -21,7 +21,8 @@ from fairlead_common.protocol.entries import (
     RunEndEntry,
 )
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.messages import ExecutorInfo, ToolCall, ToolSpec, UpdateSession
+from fairlead_common.protocol.messages import ExecutorInfo, ToolCall, ToolSpec
+from fairlead_common.protocol.notices import UpdateSession
 from tests.support.agent_world import HOST, World, agent_service, world
 from tests.support.nats_server import NatsServer
 

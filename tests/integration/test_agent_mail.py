@@ -12,7 +12,7 @@ from fairlead_common.protocol.entries import (
     QueuedEntry,
     RunStartEntry,
 )
-from fairlead_common.protocol.messages import SystemNotice
+from fairlead_common.protocol.notices import SystemNotice
 from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
 

@@ -13,7 +13,8 @@ from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ImageBlock, TextBlock, ToolOutcome, UserMessage, text_outcome
 from fairlead_common.protocol.entries import RunEndEntry
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.messages import Attachment, CreateSession, ToolCall, UpdateSession
+from fairlead_common.protocol.messages import Attachment, ToolCall
+from fairlead_common.protocol.notices import CreateSession, UpdateSession
 from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
 from tests.support.strict_model import OVERFLOWS, StrictModel, call, calls, claude, refuse, text

@@ -29,10 +29,7 @@ from fairlead_common.protocol.entries import (
     RunEndEntry,
 )
 from fairlead_common.protocol.entry_codec import encode_entry
-from fairlead_common.protocol.messages import (
-    ExecutorInfo,
-    ToolSpec,
-)
+from fairlead_common.protocol.messages import ExecutorInfo, ToolSpec
 from fairlead_node.backup.archive import open_backup
 from fairlead_node.backup.manifest import Manifest
 from fairlead_node.backup.reconcile import Reconciliation

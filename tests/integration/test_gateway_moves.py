@@ -9,7 +9,8 @@ import pytest
 
 from fairlead_common.bus import Bus
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.messages import ExecutorInfo, MoveSession
+from fairlead_common.protocol.messages import ExecutorInfo
+from fairlead_common.protocol.notices import MoveSession
 from tests.integration.gateway_fixture import FakeAgent, RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer
 

@@ -12,7 +12,8 @@ from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import AssistantMessage, ToolOutcome, UserMessage, text_outcome
 from fairlead_common.protocol.custom_entries import HEARTBEAT_OK, HEARTBEAT_SKIPPED
 from fairlead_common.protocol.entries import CustomEntry, Entry, RunEndEntry, RunStartEntry
-from fairlead_common.protocol.messages import HeartbeatNotice, SystemNotice, ToolCall
+from fairlead_common.protocol.messages import ToolCall
+from fairlead_common.protocol.notices import HeartbeatNotice, SystemNotice
 from fairlead_common.protocol.projections import SessionSummary
 from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer

@@ -21,12 +21,7 @@ from fairlead_common.protocol.entries import (
     RunStartEntry,
 )
 from fairlead_common.protocol.entry_codec import decode_entry, encode_entry
-from fairlead_common.protocol.messages import (
-    ToolCall,
-    ToolClaim,
-    ToolResult,
-    UserInput,
-)
+from fairlead_common.protocol.messages import ToolCall, ToolClaim, ToolResult, UserInput
 
 HOST = "h1"
 

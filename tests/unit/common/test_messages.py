@@ -56,17 +56,15 @@ from fairlead_common.protocol.mail import decode_mail
 from fairlead_common.protocol.messages import (
     Abort,
     Attachment,
-    CreateSession,
     Decision,
     ExecutorInfo,
-    RetryRun,
     ToolCall,
     ToolClaim,
     ToolResult,
     ToolSpec,
-    UpdateSession,
     UserInput,
 )
+from fairlead_common.protocol.notices import CreateSession, RetryRun, UpdateSession
 from fairlead_common.protocol.projections import SessionSummary
 from fairlead_gateway.events.derived_events import derived
 

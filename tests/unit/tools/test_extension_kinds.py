@@ -15,7 +15,7 @@ from fairlead_tools.sandboxes.extension_kinds import extension_kinds
 from fairlead_tools.sandboxes.sandbox import Sandbox, Sandboxes
 
 MODULE = """
-from fairlead_common.protocol.messages import SandboxAttributes
+from fairlead_common.protocol.messages import (SandboxAttributes)
 
 class Toy:
     def __init__(self, setup):

@@ -26,7 +26,7 @@ from fairlead_common.cron.requests import (
 from fairlead_common.cron.runs import CronEvent
 from fairlead_common.errors import NotFoundError
 from fairlead_common.protocol.ids import check_id, new_id
-from fairlead_common.protocol.messages import HeartbeatNotice
+from fairlead_common.protocol.notices import HeartbeatNotice
 from fairlead_scheduler.api_service import Method
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.delivery.outbox import Outbox

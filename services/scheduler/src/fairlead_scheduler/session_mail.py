@@ -7,14 +7,8 @@ from fairlead_common.bus.generation_reads import first_mail
 from fairlead_common.cron.jobs import Limits
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.messages import (
-    Abort,
-    CreateSession,
-    HeartbeatNotice,
-    SystemNotice,
-    UpdateSession,
-    UserInput,
-)
+from fairlead_common.protocol.messages import Abort, UserInput
+from fairlead_common.protocol.notices import CreateSession, HeartbeatNotice, SystemNotice, UpdateSession
 
 SENDER = "cron"
 

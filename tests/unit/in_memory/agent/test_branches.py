@@ -8,7 +8,7 @@ from fairlead_agent.session.log_readers import LogReaders
 from fairlead_common.protocol.branch_entries import NavigateEntry
 from fairlead_common.protocol.content import AssistantMessage, TextBlock, UserMessage
 from fairlead_common.protocol.entries import DroppedEntry, Entry, MessageEntry, QueuedEntry, RunEndEntry
-from fairlead_common.protocol.messages import EditMessage, Navigate, Regenerate
+from fairlead_common.protocol.notices import EditMessage, Navigate, Regenerate
 from fairlead_common.service.log_formats import BRANCHES
 from fairlead_common.session_log.state import SessionState
 from tests.support.memory_world import MemoryWorld

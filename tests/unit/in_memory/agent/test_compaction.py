@@ -10,7 +10,8 @@ from fairlead_agent.session.log_readers import LogReaders
 from fairlead_common.protocol.branch_entries import CompactionEntry, NavigateEntry
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.entries import DroppedEntry, Entry
-from fairlead_common.protocol.messages import Compact, Navigate, ToolCall, UndoCompaction
+from fairlead_common.protocol.messages import ToolCall
+from fairlead_common.protocol.notices import Compact, Navigate, UndoCompaction
 from fairlead_common.service.log_formats import BRANCHES
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.memory_model import text

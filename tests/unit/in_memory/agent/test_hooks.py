@@ -53,7 +53,8 @@ from fairlead_common.protocol.entries import (
     RunEndEntry,
     RunStartEntry,
 )
-from fairlead_common.protocol.messages import ToolCall, UpdateSession
+from fairlead_common.protocol.messages import ToolCall
+from fairlead_common.protocol.notices import UpdateSession
 from fairlead_common.service import extensions
 from fairlead_common.service.extensions import ExtensionError
 from fairlead_common.session_log.records import SEVERAL_ENTRIES

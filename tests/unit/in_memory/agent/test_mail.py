@@ -8,15 +8,8 @@ import pytest
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolOutcome
 from fairlead_common.protocol.entries import ApprovalEntry, DroppedEntry, RunEndEntry
-from fairlead_common.protocol.messages import (
-    Abort,
-    Decision,
-    HeartbeatNotice,
-    SystemNotice,
-    ToolCall,
-    ToolResult,
-    UpdateSession,
-)
+from fairlead_common.protocol.messages import Abort, Decision, ToolCall, ToolResult
+from fairlead_common.protocol.notices import HeartbeatNotice, SystemNotice, UpdateSession
 from tests.support.memory_model import text
 from tests.support.memory_world import MemoryWorld
 

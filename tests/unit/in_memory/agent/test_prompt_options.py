@@ -2,7 +2,8 @@
 
 from fairlead_agent.models.interface import ModelError
 from fairlead_common.protocol.entries import QueuedEntry, RunStartEntry
-from fairlead_common.protocol.messages import PromptOptions, RunLimitsInput, UpdateSession
+from fairlead_common.protocol.messages import PromptOptions, RunLimitsInput
+from fairlead_common.protocol.notices import UpdateSession
 from tests.support.memory_world import MemoryWorld
 
 

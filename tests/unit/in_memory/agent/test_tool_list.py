@@ -15,7 +15,8 @@ from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolResultMessage
 from fairlead_common.protocol.entries import RunEndEntry, SessionInfoEntry, ToolListEntry
-from fairlead_common.protocol.messages import ToolSpec, UpdateSession
+from fairlead_common.protocol.messages import ToolSpec
+from fairlead_common.protocol.notices import UpdateSession
 from tests.support.agent_world import HOST, SPECS
 from tests.support.fake_bus import FakeServer
 from tests.support.fake_nats.faults import Fault

@@ -3,7 +3,8 @@
 import msgspec
 
 from fairlead_common.errors import BadMessageError
-from fairlead_common.protocol.messages import MAX_TEXT_CHARS, Abort, Decision, Notice, ToolResult, UserInput
+from fairlead_common.protocol.messages import MAX_TEXT_CHARS, Abort, Decision, ToolResult, UserInput
+from fairlead_common.protocol.notices import Notice
 
 INPUT_KINDS = ("prompt", "steer", "followup")
 _input = msgspec.json.Decoder(UserInput)

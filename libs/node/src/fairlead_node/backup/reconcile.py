@@ -22,7 +22,8 @@ from fairlead_common.protocol.content import ToolCallBlock, ToolResultMessage, t
 from fairlead_common.protocol.entries import MessageEntry
 from fairlead_common.protocol.entry_codec import encode_entry
 from fairlead_common.protocol.ids import is_id, new_id
-from fairlead_common.protocol.messages import SystemNotice, ToolClaim
+from fairlead_common.protocol.messages import ToolClaim
+from fairlead_common.protocol.notices import SystemNotice
 from fairlead_common.protocol.projections import SessionSummary
 from fairlead_common.received import Record
 from fairlead_common.session_log.outline import Outline

@@ -18,7 +18,8 @@ from fairlead_common.protocol.branch_entries import (
 )
 from fairlead_common.protocol.entries import DroppedEntry
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.messages import (
+from fairlead_common.protocol.messages import UserInput
+from fairlead_common.protocol.notices import (
     Compact,
     EditMessage,
     LabelEntryRequest,
@@ -26,7 +27,6 @@ from fairlead_common.protocol.messages import (
     Notice,
     Regenerate,
     UndoCompaction,
-    UserInput,
 )
 from fairlead_common.service.log_formats import BRANCHES
 

@@ -26,7 +26,8 @@ from fairlead_common.protocol.content import MessageSource, ToolResultMessage
 from fairlead_common.protocol.entries import CustomEntry, DroppedEntry, MessageEntry, QueuedEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.mail import INPUT_KINDS, decode_mail
-from fairlead_common.protocol.messages import Abort, Decision, Notice, ToolResult, UserInput
+from fairlead_common.protocol.messages import Abort, Decision, ToolResult, UserInput
+from fairlead_common.protocol.notices import Notice
 from fairlead_common.received import Record
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.generations import begins_session

@@ -26,7 +26,7 @@ from fairlead_common.protocol.entries import (
     SessionInfoEntry,
 )
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.messages import (
+from fairlead_common.protocol.notices import (
     CreateSession,
     ForkOf,
     HeartbeatNotice,

@@ -13,7 +13,8 @@ from starlette.responses import Response
 from fairlead_common.errors import RetryableError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id, is_id, new_id
-from fairlead_common.protocol.messages import CreateSession, UserInput
+from fairlead_common.protocol.messages import UserInput
+from fairlead_common.protocol.notices import CreateSession
 from fairlead_common.received import Headers
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.auth import Principal

@@ -14,16 +14,14 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.branch_entries import BranchRequestEntry, NavigateEntry
 from fairlead_common.protocol.entries import DroppedEntry
 from fairlead_common.protocol.ids import check_id, new_id
-from fairlead_common.protocol.messages import (
-    MAX_TEXT_CHARS,
+from fairlead_common.protocol.messages import MAX_TEXT_CHARS, EntryId, WorkMode
+from fairlead_common.protocol.notices import (
     CreateSession,
     EditMessage,
-    EntryId,
     ForkOf,
     LabelEntryRequest,
     Navigate,
     Regenerate,
-    WorkMode,
 )
 from fairlead_common.session_log.state import SessionState
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of

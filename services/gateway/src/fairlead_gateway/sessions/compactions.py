@@ -16,7 +16,7 @@ from fairlead_common.protocol.branch_entries import (
 )
 from fairlead_common.protocol.entries import DroppedEntry, Entry
 from fairlead_common.protocol.ids import check_id
-from fairlead_common.protocol.messages import Compact, UndoCompaction
+from fairlead_common.protocol.notices import Compact, UndoCompaction
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import Id, check_parameters, decode

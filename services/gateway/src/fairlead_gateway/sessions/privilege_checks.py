@@ -5,7 +5,7 @@ from typing import Final
 from fairlead_common.config import Config, SandboxChoice
 from fairlead_common.config.agents import MODES
 from fairlead_common.config.placement import effective_sandbox, is_weaker
-from fairlead_common.protocol.messages import CreateSession, UpdateSession
+from fairlead_common.protocol.notices import CreateSession, UpdateSession
 from fairlead_common.protocol.projections import SessionSummary
 from fairlead_gateway.http.auth import Principal
 from fairlead_gateway.http.problems import Problem

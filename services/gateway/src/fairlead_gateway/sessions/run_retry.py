@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
-from fairlead_common.protocol.messages import RetryRun
+from fairlead_common.protocol.notices import RetryRun
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import json_response
 from fairlead_gateway.http.request_parsing import Id, check_parameters, decode

@@ -11,7 +11,7 @@ from fairlead_common.config.placement import effective_sandbox
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
-from fairlead_common.protocol.messages import CreateSession
+from fairlead_common.protocol.notices import CreateSession
 from fairlead_common.protocol.projections import Session, SessionSummary
 from fairlead_gateway.gateway import Gateway, answering, gateway_of
 from fairlead_gateway.http.problems import json_response

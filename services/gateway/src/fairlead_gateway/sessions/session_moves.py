@@ -10,7 +10,8 @@ from fairlead_common.bus.buckets import Bucket
 from fairlead_common.config.placement import choose_host, described_place, suits
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id, new_id
-from fairlead_common.protocol.messages import ExecutorInfo, MoveSession
+from fairlead_common.protocol.messages import ExecutorInfo
+from fairlead_common.protocol.notices import MoveSession
 from fairlead_common.protocol.projections import SessionSummary
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.health import executors

@@ -16,7 +16,7 @@ from fairlead_common.bus import WrongSequenceError
 from fairlead_common.errors import FairleadError, InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.messages import UpdateSession
+from fairlead_common.protocol.notices import UpdateSession
 from fairlead_common.protocol.projections import SessionSummary
 from fairlead_common.received import Record
 from fairlead_gateway.gateway import Gateway, answering

@@ -16,13 +16,8 @@ from fairlead_common.errors import ConflictError, InvalidInputError
 from fairlead_common.policy.rules import MAX_RULE_CHARS, MAX_RULES, check_rules
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id, new_id
-from fairlead_common.protocol.messages import (
-    CreateSession,
-    SandboxKind,
-    ThinkingLevel,
-    UpdateSession,
-    WorkMode,
-)
+from fairlead_common.protocol.messages import SandboxKind, ThinkingLevel, WorkMode
+from fairlead_common.protocol.notices import CreateSession, UpdateSession
 from fairlead_common.received import Headers
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response

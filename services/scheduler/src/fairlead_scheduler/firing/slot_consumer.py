@@ -17,7 +17,7 @@ from fairlead_common.cron.runs import CronEvent, RunEntry
 from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputError
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.messages import HeartbeatNotice
+from fairlead_common.protocol.notices import HeartbeatNotice
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.firing.slots import Slot, decode_slot

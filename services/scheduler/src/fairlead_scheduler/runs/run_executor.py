@@ -18,7 +18,7 @@ from fairlead_common.cron.jobs import AgentTurn, Creator, Job
 from fairlead_common.cron.runs import RunEntry
 from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError, RetryableError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.messages import HeartbeatNotice
+from fairlead_common.protocol.notices import HeartbeatNotice
 from fairlead_common.received import Delivery
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.delivery.outbox import Outbox

@@ -16,7 +16,7 @@ from fairlead_common.config import TriggerConfig
 from fairlead_common.cron.requests import Fired, Hook
 from fairlead_common.errors import FairleadError, InvalidInputError, NotFoundError
 from fairlead_common.protocol.ids import check_id, is_id, new_id
-from fairlead_common.protocol.messages import HeartbeatNotice
+from fairlead_common.protocol.notices import HeartbeatNotice
 from fairlead_common.received import Delivery
 from fairlead_scheduler.api_service import LimitError
 from fairlead_scheduler.clock import Clock

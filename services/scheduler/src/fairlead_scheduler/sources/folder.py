@@ -21,7 +21,7 @@ import structlog
 from fairlead_common.cron.jobs import Document, Source
 from fairlead_common.cron.requests import AddJob, UpdateJob
 from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError
-from fairlead_common.protocol.messages import HeartbeatNotice
+from fairlead_common.protocol.notices import HeartbeatNotice
 from fairlead_scheduler.jobs.job_service import JobService
 from fairlead_scheduler.jobs.job_store import JobStore
 from fairlead_scheduler.jobs.job_table import JobTable
