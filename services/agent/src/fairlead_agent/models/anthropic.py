@@ -131,16 +131,7 @@ class Anthropic:
 
     async def check(self, model: str) -> str:
         """See `ModelBackend.check`. Asks for the model's description, which costs nothing."""
-        where = self._provider.host
-        status, _ = await self._provider.get(f"/v1/models/{model}")
-        if status in (401, 403):
-            text = "refuses the key" if self._has_key else "wants a key, and none is set"
-            raise ModelError("auth", f"{where} {text} (HTTP {status})")
-        if status == 404:
-            raise ModelError("fatal", f"{where} does not know model {model!r}")
-        if status >= 500:
-            raise ModelError("retryable", f"{where} answers with HTTP {status}")
-        return f"{where} answers{'' if status == 200 else f' (HTTP {status})'}"
+        return await self._provider.check_model("/v1/models", model, has_key=self._has_key)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
         """See `ModelBackend.stream`."""

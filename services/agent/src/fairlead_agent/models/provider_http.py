@@ -69,6 +69,22 @@ class ProviderHttp:
             text = str(error) or type(error).__name__
             raise ModelError("retryable", f"{self.host} does not answer: {text}") from error
 
+    async def check_model(self, path: str, model: str, *, has_key: bool) -> str:
+        """What says that the provider would take a request for `model`, by its description below `path`.
+
+        Raises:
+            ModelError: it would not; `auth`: the key is missing or refused.
+        """
+        status, _ = await self.get(f"{path}/{model}")
+        if status in (401, 403):
+            text = "refuses the key" if has_key else "wants a key, and none is set"
+            raise ModelError("auth", f"{self.host} {text} (HTTP {status})")
+        if status == 404:
+            raise ModelError("fatal", f"{self.host} does not know model {model!r}")
+        if status >= 500:
+            raise ModelError("retryable", f"{self.host} answers with HTTP {status}")
+        return f"{self.host} answers{'' if status == 200 else f' (HTTP {status})'}"
+
     async def events(
         self, path: str, body: bytes, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[list[bytes]]:

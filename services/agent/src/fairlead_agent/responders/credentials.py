@@ -10,6 +10,7 @@ import structlog
 
 from fairlead_agent.models.interface import ModelError
 from fairlead_agent.models.registry import Registry
+from fairlead_agent.responders.answering import answer_until
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, is_marker
 from fairlead_common.errors import FairleadError, InvalidInputError
@@ -50,25 +51,10 @@ class CredentialResponder:
         self._config = config
         self._registry = registry
         self._stored = stored
-        self._asked: asyncio.Queue[Delivery] = asyncio.Queue()
 
     async def run(self, stop: asyncio.Event) -> None:
         """A part of the service: answer until `stop`."""
-        listening = await self._bus.subscribe(
-            subjects.AGENT_CREDENTIALS, self._asked.put_nowait, queue="agents"
-        )
-        async with asyncio.TaskGroup() as tasks:
-            answering = tasks.create_task(self._answer_all())
-            await stop.wait()
-            answering.cancel()
-        await listening.unsubscribe()
-
-    async def _answer_all(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            while True:
-                delivery = await self._asked.get()
-                if delivery.reply:
-                    tasks.create_task(self._answer(delivery))
+        await answer_until(stop, self._bus, (subjects.AGENT_CREDENTIALS,), self._answer)
 
     async def _answer(self, delivery: Delivery) -> None:
         try:

@@ -10,6 +10,7 @@ import structlog
 
 from fairlead_agent.models.interface import ModelError
 from fairlead_agent.models.registry import Registry
+from fairlead_agent.responders.answering import answer_until
 from fairlead_common.bus import Bus
 from fairlead_common.errors import FairleadError, InvalidInputError
 from fairlead_common.protocol import subjects
@@ -41,29 +42,12 @@ class Inquiries:
         self._bus = bus
         self._config = config
         self._registry = registry
-        self._asked: asyncio.Queue[Delivery] = asyncio.Queue()
         self._models: tuple[float, ModelStates] = (float("-inf"), ModelStates())
         self._looking = asyncio.Lock()
 
     async def run(self, stop: asyncio.Event) -> None:
         """A part of the service: answer until `stop`."""
-        listening = [
-            await self._bus.subscribe(subject, self._asked.put_nowait, queue="agents")
-            for subject in _SUBJECTS
-        ]
-        async with asyncio.TaskGroup() as tasks:
-            answering = tasks.create_task(self._answer_all())
-            await stop.wait()
-            answering.cancel()
-        for each in listening:
-            await each.unsubscribe()
-
-    async def _answer_all(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            while True:
-                delivery = await self._asked.get()
-                if delivery.reply:
-                    tasks.create_task(self._answer(delivery))
+        await answer_until(stop, self._bus, _SUBJECTS, self._answer)
 
     async def _answer(self, delivery: Delivery) -> None:
         answer: object
