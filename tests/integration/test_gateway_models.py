@@ -20,6 +20,7 @@ async def telling(bus: Bus, answer: bytes) -> AsyncIterator[None]:
     """An agent service that answers so."""
     asked: asyncio.Queue[Delivery] = asyncio.Queue()
     listening = await bus.subscribe(subjects.AGENT_KNOWN_MODELS, asked.put_nowait)
+    await bus.last(subjects.SESSIONS, subjects.ALL_SESSIONS)  # the server has the subscription then
 
     async def answer_all() -> None:
         while True:

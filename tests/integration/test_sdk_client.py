@@ -74,7 +74,7 @@ def test_an_answer_comes_whole_although_the_gateway_is_killed_meanwhile(tmp_path
                 await following
 
         asyncio.run(ask())
-    entries = [event.data["seq"] for event in seen if event.type == "entry"]
+    entries = [(event.data["seq"], event.data.get("index", 0)) for event in seen if event.type == "entry"]
     assert entries == sorted(set(entries))
     assert len(entries) >= 3
     assert [event.type for event in seen].count("agent_end") == 1

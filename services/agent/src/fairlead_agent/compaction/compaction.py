@@ -117,7 +117,7 @@ class Compaction:
             unwanted: whether to stop, since it was taken back or something else comes first.
         """
         plan = self._plan(size, forced=True)
-        if not self._owner.may_write(BRANCHES):
+        if not await self._owner.may_write_soon(BRANCHES):
             await self._drop(request, "a running service is of a version that cannot read a compaction")
         elif plan is None:
             await self._drop(request, "there is nothing to compact: the conversation is too short")
@@ -133,7 +133,9 @@ class Compaction:
         """
         cause: CompactionCause = "threshold" if size.is_too_long else "overflow"
         overflows = self._state.run.overflows if self._state.run else 0
-        if not self._owner.may_write(BRANCHES) or (cause == "overflow" and overflows >= MAX_COMPACTIONS):
+        if cause == "overflow" and overflows >= MAX_COMPACTIONS:
+            return False
+        if not await self._owner.may_write_soon(BRANCHES):
             return False
         if cause == "threshold" and (prepared := self._prepared(size)) is not None:
             await self._take_prepared(prepared, cause)

@@ -63,7 +63,7 @@ class BranchMail:
         """Accept a request to go on from another entry, or drop it: the conversation has gone on."""
         request, leaf = await self._request(action, mail, key, seq)
         end = self._state.end_of_conversation
-        if not self._owner.may_write(BRANCHES):
+        if not await self._owner.may_write_soon(BRANCHES):
             await self._refuse(request, _OLDER)
         elif leaf is not None and leaf not in (end, self._state.leaf):
             await self._refuse(request, f"leaf: {leaf} is not the last message any more, {end} is")
@@ -150,7 +150,7 @@ class BranchMail:
     async def _append(
         self, entry: LabelEntry | CompactRequestEntry | CompactionUndoneEntry, seq: int
     ) -> None:
-        if self._owner.may_write(BRANCHES):
+        if await self._owner.may_write_soon(BRANCHES):
             await self._owner.append_locked(entry)
         else:
             await self._owner.pass_over(_OLDER, seq)

@@ -109,7 +109,7 @@ class Notices:
 
     async def _begin_as_fork(self, fork: ForkOf) -> None:
         """Append what a fork begins with; what an earlier owner appended before a kill stays."""
-        if not self._owner.may_write(BRANCHES):
+        if not await self._owner.may_write_soon(BRANCHES):
             raise BadMessageError("fork: a running service is of a version that cannot read forks")
         if self._state.fork is None:
             await self._owner.append_locked(

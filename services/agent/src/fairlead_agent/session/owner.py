@@ -45,6 +45,7 @@ from fairlead_common.session_log.state import SessionState
 log = structlog.get_logger()
 
 READ_FIRST: Final = 64  # records; a log that has more may have a snapshot
+HEARD_WITHIN_S: Final = 3.0  # of the start of a process: what the other services read
 PROVED_S: Final = 0.1  # after an append was sent that was stored, its owner need not read the log's end
 
 E = TypeVar("E", bound=Entry)
@@ -276,6 +277,15 @@ class Owner:
         last = await self.bus.last(subjects.SESSIONS, self._log_subject)
         if (last.seq if last else 0) != self.state.last_seq:
             raise LostOwnershipError(f"{self.session}: another owner wrote")
+
+    async def may_write_soon(self, kind: int | str) -> bool:
+        """As `may_write`. A process that began a moment ago first hears what the other services read."""
+        deadline = time.monotonic() + HEARD_WITHIN_S
+        while not self.may_write(kind):
+            if time.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(0.05)
+        return True
 
     # -- log ---------------------------------------------------------------
 
