@@ -188,12 +188,16 @@ export class LiveSession {
     );
   }
 
-  /** Asks for usage and limits again, soon. */
-  refresh(): void {
+  /** Asks for usage and limits again, soon; and some more times while the answer is behind the log. */
+  refresh(more = 5): void {
     this.refreshing ??= setTimeout(() => {
       this.refreshing = null;
       void api.session(this.id).then(
-        (meta) => this.patch({ meta }),
+        (meta) => {
+          this.patch({ meta });
+          const last = this.store.get().view.log.at(-1);
+          if (last && (meta.last_seq ?? 0) < last.seq && more > 0) this.refresh(more - 1);
+        },
         () => undefined,
       );
     }, 400);
