@@ -68,13 +68,13 @@ def test_another_model_can_be_chosen_where_the_run_failed(up: FairleadUp, tab: T
 
 
 def test_a_provider_that_is_away_is_shown_and_asked_again_with_one_click(up: FairleadUp, tab: Tab) -> None:
-    session = tab.begin("op=R3 fail=503x5")
+    session = tab.begin("op=R3a fail=503x5")
     expect(tab.page.locator("[data-waiting=provider]")).to_contain_text("Asking again in", timeout=30_000)
     tab.wait_state("Waiting for the provider")
     expect(tab.page.get_by_role("navigation").get_by_text("waiting", exact=True)).to_have_count(1)
     tab.shoot("waiting for the provider")
     tab.page.get_by_role("button", name="Try now").click()
-    expect(tab.replies.last).to_contain_text("done R3")
+    expect(tab.replies.last).to_contain_text("done R3a")
     tab.wait_ends()
     ends = [entry["outcome"] for entry in up.entries(session) if entry["type"] == "run_end"]
     assert ends == ["waiting_provider", "completed"]
@@ -82,7 +82,7 @@ def test_a_provider_that_is_away_is_shown_and_asked_again_with_one_click(up: Fai
 
 
 def test_a_run_that_waits_for_its_provider_can_be_stopped(up: FairleadUp, tab: Tab) -> None:
-    session = tab.begin("op=R4 fail=503x50")
+    session = tab.begin("op=R4a fail=503x50")
     expect(tab.page.locator("[data-waiting=provider]")).to_be_visible(timeout=30_000)
     tab.page.get_by_role("button", name="Stop").click()
     tab.wait_ends()

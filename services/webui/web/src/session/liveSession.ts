@@ -195,12 +195,17 @@ export class LiveSession {
       void api.session(this.id).then(
         (meta) => {
           this.patch({ meta });
-          const last = this.store.get().view.log.at(-1);
-          if (last && (meta.last_seq ?? 0) < last.seq && more > 0) this.refresh(more - 1);
+          if (more > 0 && this.isBehind(meta)) this.refresh(more - 1);
         },
         () => undefined,
       );
     }, 400);
+  }
+
+  /** Whether these numbers are older than the log that is shown. */
+  private isBehind(meta: Session): boolean {
+    const last = this.store.get().view.log.at(-1);
+    return last !== undefined && (meta.last_seq ?? 0) < last.seq;
   }
 
   private async deliver(out: Outgoing): Promise<void> {
@@ -244,6 +249,7 @@ export class LiveSession {
         older: page.next === null ? "none" : "more",
       }));
       void this.complete();
+      if (this.isBehind(meta)) this.refresh();
     } catch (error) {
       const missing = error instanceof ApiError && error.status === 404;
       this.patch({
