@@ -6,7 +6,7 @@ import nats.micro
 import pytest
 from nats.micro.service import ServiceConfig
 
-from fairlead_agent.session.log_readers import LogReaders
+from fairlead_agent.session.log_readers import FIRST_HEARD_S, LogReaders
 from fairlead_agent.session.owner import Owner
 from fairlead_common.bus import Bus
 from fairlead_common.bus.objects import Objects
@@ -85,12 +85,37 @@ async def test_one_service_of_an_earlier_version_keeps_every_record_to_one_entry
     await micro.stop()
 
 
+class AllRead(LogReaders):
+    """All services read everything."""
+
+    def may_write(self, kind: int | str) -> bool:
+        return True
+
+
+async def test_a_worker_that_has_just_begun_waits_for_the_first_answers_alone(bus: Bus) -> None:
+    readers = LogReaders(bus, SEVERAL_ENTRIES)
+    micro = await register(bus, "agent", {})
+    async with asyncio.timeout(FIRST_HEARD_S), asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(readers.may_write_soon(SEVERAL_ENTRIES))
+        await asyncio.sleep(0)  # it waits before anyone is asked
+        await readers.ask()
+    assert waiting.result()
+    old = await nats.micro.add_service(
+        bus.client, ServiceConfig(name="fairlead-gateway", version="0.1.0", metadata={"pid": "1"})
+    )
+    await readers.ask()
+    async with asyncio.timeout(FIRST_HEARD_S / 2):  # what is known needs no wait
+        assert not await readers.may_write_soon(SEVERAL_ENTRIES)
+    await old.stop()
+    await micro.stop()
+
+
 async def test_entries_of_one_record_are_taken_over_together_and_fenced_like_one(bus: Bus) -> None:
     objects = Objects(bus)
     seq = await bus.publish(s.mail("a", "prompt", "k"), b"hi")
     async with (
-        Owner(bus, objects, SessionState("a"), may_write=lambda _: True) as owner,
-        Owner(bus, objects, SessionState("a"), may_write=lambda _: True) as stale,
+        Owner(bus, objects, SessionState("a"), readers=AllRead(bus)) as owner,
+        Owner(bus, objects, SessionState("a"), readers=AllRead(bus)) as stale,
     ):
         async with owner.lock:
             await owner.append_together_locked(*_begin(seq))
@@ -117,7 +142,7 @@ async def test_a_large_record_of_several_entries_is_read_like_any_other(bus: Bus
     large = MessageEntry(
         id=said.id, cursor=5, message=UserMessage(content=[TextBlock(text="x" * 700_000)], seqs=[5])
     )
-    async with Owner(bus, objects, SessionState("b"), may_write=lambda _: True) as owner, owner.lock:
+    async with Owner(bus, objects, SessionState("b"), readers=AllRead(bus)) as owner, owner.lock:
         await owner.append_together_locked(start, large)
     record = await bus.last(s.SESSIONS, s.session_log("b"))
     assert record is not None

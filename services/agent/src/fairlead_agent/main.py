@@ -57,9 +57,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
     projections = Projections(bus, config, registry.window)
     readers = LogReaders(bus, _log_format())
     name = os.environ.get("FAIRLEAD_WORKER") or f"agent-{socket.gethostname()}-{os.getpid()}"
-    worker = Worker(
-        bus, config, catalog, registry, ledgers, grants, hooks, projections, name, readers.may_write
-    )
+    worker = Worker(bus, config, catalog, registry, ledgers, grants, hooks, projections, name, readers)
 
     async def models(stop: asyncio.Event) -> None:
         await registry.warm_up()

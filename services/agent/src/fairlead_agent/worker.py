@@ -4,7 +4,7 @@ This process may be killed at any moment: nothing it holds is the truth.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 
 import structlog
 
@@ -21,6 +21,7 @@ from fairlead_agent.ownership.state_cache import StateCache
 from fairlead_agent.policy.grants import Grants
 from fairlead_agent.projections.lists import Projections
 from fairlead_agent.session.deletion import Deletion
+from fairlead_agent.session.log_readers import LogReaders
 from fairlead_agent.tools.catalog import Catalog
 from fairlead_agent.tools.placement import WorkspacePlaces
 from fairlead_common.bus import Bus
@@ -58,7 +59,7 @@ class Worker:
         hooks: LoadedHooks,
         projections: Projections,
         name: str,
-        may_write: Callable[[int | str], bool],
+        readers: LogReaders,
     ) -> None:
         self._bus = bus
         self.name = name
@@ -87,7 +88,7 @@ class Worker:
             cache=StateCache(),
             stop=self._stop,
             on_warm=self._bound_warm,
-            may_write=may_write,
+            readers=readers,
             worker=name,
         )
         self._held: dict[str, HeldSession] = {}

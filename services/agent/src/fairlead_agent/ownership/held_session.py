@@ -27,6 +27,7 @@ from fairlead_agent.ownership.state_cache import StateCache
 from fairlead_agent.policy.grants import Grants
 from fairlead_agent.projections.lists import Projections
 from fairlead_agent.session.deletion import Deletion
+from fairlead_agent.session.log_readers import LogReaders
 from fairlead_agent.session.loop import AgentLoop, UpdateList
 from fairlead_agent.session.mailbox import Mailbox
 from fairlead_agent.session.next_step import RunLimits
@@ -70,7 +71,7 @@ class SharedParts:
 
     Fields:
         on_warm: called when a session becomes idle and is kept.
-        may_write: whether records of a format may be written to logs.
+        readers: which formats of records and types of entries may be written to logs.
     """
 
     bus: Bus
@@ -91,7 +92,7 @@ class SharedParts:
     snapshots: Snapshots
     stop: asyncio.Event
     on_warm: Callable[[], None]
-    may_write: Callable[[int | str], bool]
+    readers: LogReaders
     worker: str
 
 
@@ -271,7 +272,7 @@ class HeldSession:
         state, context = shared.cache.take(self.session)
         try:
             async with Owner(
-                self._bus, shared.objects, state, context, shared.may_write, shared.snapshots
+                self._bus, shared.objects, state, context, shared.readers, shared.snapshots
             ) as owner:
                 self._owner = owner
                 if shared.stop.is_set():

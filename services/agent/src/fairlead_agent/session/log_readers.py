@@ -1,6 +1,7 @@
 """Which formats of records and which newer entries every live service reads: only these are written."""
 
 import asyncio
+import contextlib
 from typing import Final
 
 import structlog
@@ -16,6 +17,7 @@ READERS: Final = ("fairlead-agent", "fairlead-gateway", "fairlead-scheduler", "f
 PERIOD_S: Final = 10.0
 FRESH_S: Final = 30.0  # what was heard longer ago does not count
 OLDER_S: Final = 60.0  # for so long a service counts that reads less, after it was heard last
+FIRST_HEARD_S: Final = 1.5  # how long a process that began a moment ago waits for the first answers
 
 
 class LogReaders:
@@ -30,6 +32,7 @@ class LogReaders:
         self._bus = bus
         self._chosen = chosen
         self._heard_at = -FRESH_S
+        self._first_heard = asyncio.Event()
         self._seen: dict[str, tuple[float, frozenset[int | str]]] = {}  # by instance: when, and what it reads
 
     async def follow(self, stop: asyncio.Event) -> None:
@@ -58,6 +61,7 @@ class LogReaders:
         self._seen = {each: seen for each, seen in self._seen.items() if now - seen[0] < OLDER_S}
         if any(answers):
             self._heard_at = now
+            self._first_heard.set()
 
     def may_write(self, kind: int | str) -> bool:
         """Whether every service that was heard lately reads it.
@@ -71,3 +75,11 @@ class LogReaders:
             return False
         fresh = asyncio.get_running_loop().time() - self._heard_at < FRESH_S
         return fresh and all(kind in reads for _, reads in self._seen.values())
+
+    async def may_write_soon(self, kind: int | str) -> bool:
+        """As `may_write`, after the first answers if this process has just begun and has none yet."""
+        if not self._first_heard.is_set() and not self.may_write(kind):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FIRST_HEARD_S):
+                    await self._first_heard.wait()
+        return self.may_write(kind)

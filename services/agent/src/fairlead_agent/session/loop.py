@@ -300,7 +300,7 @@ class AgentLoop:
         """Park the run until a person lets it spend more."""
         if self._owner.stopping.is_set() or not isinstance(self._next_step(), CallModel):
             return
-        if not self._owner.may_write(WAITING_BUDGET):
+        if not await self._owner.may_write_soon(WAITING_BUDGET):
             await self._close_run(EndRun("budget", str(reached)))
             return
         await ask(self._owner, self._profile, reached)
@@ -340,7 +340,7 @@ class AgentLoop:
         if cause != NOTHING and error.refused and "left out" not in text:
             what = "The new input" if cause.whole else "The image"
             text = f"{text} ({what} is left out of later requests.)"
-        if (wait := self._provider_wait(error)) is not None:
+        if (wait := await self._provider_wait(error)) is not None:
             await set_timer(self._owner.bus, self._owner.session, f"{TIMER}{wait.id}", wait.retry_at_ms)
             await self._close_run(EndRun("waiting_provider", text, error.code, wait))
             return
@@ -349,11 +349,13 @@ class AgentLoop:
             text = f"{text} (`models.wait_for_provider_s`: it was asked again for {longest_s:g} s.)"
         await self._close_run(EndRun("failed", text, error.code), cause)
 
-    def _provider_wait(self, error: ModelError) -> ProviderWait | None:
+    async def _provider_wait(self, error: ModelError) -> ProviderWait | None:
         """How the run is parked until the provider is asked again; None: it fails."""
         run, longest_s = self._state.run, self._config.current.models.wait_for_provider_s
-        if run is None or run.heartbeat or not self._owner.may_write(WAITING_PROVIDER):
+        if run is None or run.heartbeat:
             return None  # the next heartbeat comes anyway
+        if not await self._owner.may_write_soon(WAITING_PROVIDER):
+            return None
         return next_try(error, self._state.provider_away_ms, time.time_ns() // 1_000_000, longest_s)
 
     async def _note_quiet_heartbeat(self) -> None:

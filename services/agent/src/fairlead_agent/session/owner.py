@@ -13,6 +13,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 import structlog
 
+from fairlead_agent.session.log_readers import LogReaders
 from fairlead_agent.turn.context import Context
 from fairlead_common.bus import Bus, WrongSequenceError
 from fairlead_common.bus.dead_letters import dead_letter
@@ -45,7 +46,6 @@ from fairlead_common.session_log.state import SessionState
 log = structlog.get_logger()
 
 READ_FIRST: Final = 64  # records; a log that has more may have a snapshot
-HEARD_WITHIN_S: Final = 3.0  # of the start of a process: what the other services read
 PROVED_S: Final = 0.1  # after an append was sent that was stored, its owner need not read the log's end
 
 E = TypeVar("E", bound=Entry)
@@ -68,13 +68,13 @@ class Owner:
         objects: Objects,
         state: SessionState,
         context: Context | None = None,
-        may_write: Callable[[int | str], bool] = lambda kind: kind == ONE_ENTRY,
+        readers: LogReaders | None = None,
         snapshots: "StateSource | None" = None,
     ) -> None:
         """Create it; nothing is read before `async with`.
 
         Args:
-            may_write: whether records of a format, or entries of a type, may be written.
+            readers: which formats and types of entries may be written; None: records of one entry alone.
             snapshots: where the state of a long log may be; None: it is always read from its start.
         """
         self.bus = bus
@@ -86,7 +86,7 @@ class Owner:
         self.changed = asyncio.Event()
         self.stopping = asyncio.Event()
         self.trace: str | None = None  # of the prompt that is being worked on
-        self.may_write = may_write
+        self._readers = readers
         self._snapshots = snapshots
         self._mail: deque[Record] = deque()
         self._skipped: list[tuple[Record, str]] = []  # what is no entry, since the last that is one
@@ -216,6 +216,14 @@ class Owner:
         assert self._tail is not None  # noqa: S101 - only used inside the context manager
         return self._tail
 
+    def may_write(self, kind: int | str) -> bool:
+        """Whether records of a format, or entries of a type, may be written now. See `LogReaders`."""
+        return kind == ONE_ENTRY if self._readers is None else self._readers.may_write(kind)
+
+    async def may_write_soon(self, kind: int | str) -> bool:
+        """As `may_write`, once it is known what the other services read."""
+        return kind == ONE_ENTRY if self._readers is None else await self._readers.may_write_soon(kind)
+
     # -- mailbox -----------------------------------------------------------
 
     async def receive(self) -> None:
@@ -277,15 +285,6 @@ class Owner:
         last = await self.bus.last(subjects.SESSIONS, self._log_subject)
         if (last.seq if last else 0) != self.state.last_seq:
             raise LostOwnershipError(f"{self.session}: another owner wrote")
-
-    async def may_write_soon(self, kind: int | str) -> bool:
-        """As `may_write`. A process that began a moment ago first hears what the other services read."""
-        deadline = time.monotonic() + HEARD_WITHIN_S
-        while not self.may_write(kind):
-            if time.monotonic() >= deadline:
-                return False
-            await asyncio.sleep(0.05)
-        return True
 
     # -- log ---------------------------------------------------------------
 
