@@ -42,8 +42,7 @@ async def gateway(
     bus: Bus, nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[RunningGateway]:
     monkeypatch.setattr("fairlead_gateway.sessions.sessions.DELETE_WAIT_S", 0.05)
-    for module in ("branches", "compactions"):  # no agent carries anything out here
-        monkeypatch.setattr(f"fairlead_gateway.sessions.{module}.CARRIED_OUT_WITHIN_S", 0.05)
+    monkeypatch.setattr("fairlead_gateway.sessions.notice_mail.CARRIED_OUT_WITHIN_S", 0.05)  # no agent here
     async with running_gateway(nats_server.url, tmp_path) as running:
         monkeypatch.setattr(running.gateway.auth.throttle, "fail", lambda _: None)
         yield running

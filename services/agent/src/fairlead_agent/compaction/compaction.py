@@ -116,10 +116,9 @@ class Compaction:
         Args:
             unwanted: whether to stop, since it was taken back or something else comes first.
         """
-        plan = self._plan(size, forced=True)
         if not await self._owner.may_write_soon(BRANCHES):
             await self._drop(request, "a running service is of a version that cannot read a compaction")
-        elif plan is None:
+        elif (plan := self._plan(size, forced=True)) is None:
             await self._drop(request, "there is nothing to compact: the conversation is too short")
         else:
             await self._compact(plan, "manual", size, profile, unwanted, request)

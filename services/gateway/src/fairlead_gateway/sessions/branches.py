@@ -1,6 +1,5 @@
 """Going on from another entry of a session, and new sessions that begin at one."""
 
-import asyncio
 import time
 from typing import Annotated, Final, Literal, TypeVar
 
@@ -9,8 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common.bus.branch_reads import encode_fork, fold_branch, read_state, read_tree
-from fairlead_common.errors import ConflictError, LaterVersionError, NotFoundError
-from fairlead_common.protocol import subjects
+from fairlead_common.errors import LaterVersionError, NotFoundError
 from fairlead_common.protocol.branch_entries import BranchRequestEntry, NavigateEntry
 from fairlead_common.protocol.entries import DroppedEntry
 from fairlead_common.protocol.ids import check_id, new_id
@@ -28,13 +26,12 @@ from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_o
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import Id, check_parameters, decode
 from fairlead_gateway.responses import BranchChanged, PromptStored
+from fairlead_gateway.sessions.notice_mail import carried_out, entries_after, store_notice
 from fairlead_gateway.sessions.privilege_checks import check_new
 from fairlead_gateway.sessions.prompts import MAX_ATTACHMENTS, Upload, chosen_key, store_attachment
 from fairlead_gateway.sessions.session_lookup import fresh_summary, shown
 from fairlead_gateway.sessions.sessions import Title, create_session
-from fairlead_gateway.sessions.transcript import placed
 
-CARRIED_OUT_WITHIN_S: Final = 10.0
 _FORK_WITHIN_S: Final = 25.0
 Wanted = Annotated[EntryId, msgspec.Meta(min_length=1)]
 _Action = Literal["navigate", "edit", "regenerate"]
@@ -122,7 +119,7 @@ async def label(request: Request) -> Response:
     wish = LabelEntryRequest(entry=body.entry, label=body.label, sender=principal_of(request).user)
     key = new_id()
     async with answering():
-        seq = await store_request(gateway_of(request), _session(request), "label", wish, key)
+        seq = await store_notice(gateway_of(request), _session(request), "label", wish, key)
     return json_response(PromptStored(seq=seq, key=key), 202)
 
 
@@ -146,14 +143,10 @@ async def _request(
     gateway, session = gateway_of(request), _session(request)
     key = chosen_key(key, request.headers.getlist("idempotency-key"))
     async with answering():
-        seq = await store_request(gateway, session, action, wish, key)
-    try:
-        async with asyncio.timeout(CARRIED_OUT_WITHIN_S):
-            done = await _outcome(gateway, session, seq)
-    except TimeoutError:
+        seq = await store_notice(gateway, session, action, wish, key)
+    done = await carried_out(_outcome(gateway, session, seq))
+    if done is None:
         return json_response(PromptStored(seq=seq, key=key), 202)
-    if isinstance(done, DroppedEntry):
-        raise Problem(409, done.reason, field=_field(done.reason))
     return json_response(BranchChanged(seq=seq, key=key, entry=done.parent_id or "", leaf=done.id))
 
 
@@ -162,48 +155,24 @@ def _field(reason: str) -> str | None:
     return name if colon and name in ("entry", "leaf") else None
 
 
-async def store_request(gateway: Gateway, session: str, kind: str, wish: msgspec.Struct, key: str) -> int:
-    """Sequence of the notice; that of the first one if the same wish is sent again under the same key.
+async def _outcome(gateway: Gateway, session: str, seq: int) -> NavigateEntry:
+    """The entry that carries out the mail `seq`.
 
     Raises:
-        Problem: 409, the key was used for another request; 404, there is no such session.
+        Problem: 409, it cannot be carried out, or the conversation has gone on since the caller looked.
     """
-    seen = await gateway.must_exist(session)
-    data, headers = await gateway.objects.pack(msgspec.json.encode(wish))
-    data = headers[subjects.H_OBJECT].encode() if headers else data
-    try:
-        return await gateway.bus.create(
-            subjects.SESSIONS,
-            subjects.mail(session, "notice", f"{kind}-{key}"),
-            data,
-            {**headers, **seen},
-            point="gateway.branch",
-        )
-    except ConflictError:
-        raise Problem(409, f"the key {key} was already used for another request", field="key") from None
-
-
-async def _outcome(gateway: Gateway, session: str, seq: int) -> NavigateEntry | DroppedEntry:
-    """The entry that carries out the mail `seq`, or says why not."""
-    after, request, pause_s = seq, "", 0.01
-    while True:
-        async for record in gateway.bus.read(
-            subjects.SESSIONS, subjects.session_log(session), start=after + 1
-        ):
-            after = record.seq
-            for each in await placed(gateway.objects, record):
-                entry = each.read() if each.data else None
-                match entry:
-                    case BranchRequestEntry(mail_seq=of) if of == seq:
-                        request = entry.id
-                    case NavigateEntry(request=of_request) if request and of_request == request:
-                        return entry
-                    case DroppedEntry() if seq in entry.seqs:
-                        return entry
-                    case _:
-                        pass
-        await asyncio.sleep(pause_s)
-        pause_s = min(0.25, pause_s * 1.5)
+    request = ""
+    async for entry in entries_after(gateway, session, seq):
+        match entry:
+            case BranchRequestEntry(mail_seq=of) if of == seq:
+                request = entry.id
+            case NavigateEntry(request=of_request) if request and of_request == request:
+                return entry
+            case DroppedEntry() if seq in entry.seqs:
+                raise Problem(409, entry.reason, field=_field(entry.reason))
+            case _:
+                pass
+    raise AssertionError("the log has no end")
 
 
 async def fork(request: Request) -> Response:

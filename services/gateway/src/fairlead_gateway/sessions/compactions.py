@@ -1,34 +1,28 @@
 """Replacing the older part of a conversation by a summary, and taking that back."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common.protocol import subjects
 from fairlead_common.protocol.branch_entries import (
     CompactionEntry,
     CompactionUndoneEntry,
     CompactRequestEntry,
 )
-from fairlead_common.protocol.entries import DroppedEntry, Entry
+from fairlead_common.protocol.entries import DroppedEntry
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.notices import Compact, UndoCompaction
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import Id, check_parameters, decode
 from fairlead_gateway.responses import CompactionUndone, ConversationCompacted, PromptStored
-from fairlead_gateway.sessions.branches import Wanted, store_request
+from fairlead_gateway.sessions.branches import Wanted
+from fairlead_gateway.sessions.notice_mail import carried_out, entries_after, store_notice
 from fairlead_gateway.sessions.prompts import chosen_key
-from fairlead_gateway.sessions.transcript import placed
 
-CARRIED_OUT_WITHIN_S: Final = 10.0
 MAX_INSTRUCTIONS_CHARS: Final = 10_000
-
-T = TypeVar("T")
 
 
 class CompactBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,7 +50,7 @@ async def compact(request: Request) -> Response:
     wish = Compact(instructions=body.instructions, sender=principal_of(request).user)
     key = chosen_key(body.key, request.headers.getlist("idempotency-key"))
     gateway, session, seq = await _stored(request, "compact", wish, key)
-    done = await _within(lambda: _compacted(gateway, session, seq))
+    done = await carried_out(_compacted(gateway, session, seq))
     if done is None:
         return json_response(PromptStored(seq=seq, key=key), 202)
     return json_response(
@@ -79,7 +73,7 @@ async def undo(request: Request) -> Response:
     wish = UndoCompaction(compaction=body.compaction or "", sender=principal_of(request).user)
     key = chosen_key(body.key, request.headers.getlist("idempotency-key"))
     gateway, session, seq = await _stored(request, "undo_compaction", wish, key)
-    done = await _within(lambda: _undone(gateway, session, seq))
+    done = await carried_out(_undone(gateway, session, seq))
     if done is None:
         return json_response(PromptStored(seq=seq, key=key), 202)
     return json_response(CompactionUndone(seq=seq, key=key, compaction=done.compaction))
@@ -88,15 +82,7 @@ async def undo(request: Request) -> Response:
 async def _stored(request: Request, kind: str, wish: msgspec.Struct, key: str) -> tuple[Gateway, str, int]:
     gateway, session = gateway_of(request), check_id(request.path_params["session"], "session")
     async with answering():
-        return gateway, session, await store_request(gateway, session, kind, wish, key)
-
-
-async def _within(outcome: Callable[[], Awaitable[T]]) -> T | None:
-    try:
-        async with asyncio.timeout(CARRIED_OUT_WITHIN_S):
-            return await outcome()
-    except TimeoutError:
-        return None
+        return gateway, session, await store_notice(gateway, session, kind, wish, key)
 
 
 async def _compacted(gateway: Gateway, session: str, seq: int) -> CompactionEntry:
@@ -106,7 +92,7 @@ async def _compacted(gateway: Gateway, session: str, seq: int) -> CompactionEntr
         Problem: 409, it cannot be carried out.
     """
     request = ""
-    async for entry in _following(gateway, session, seq):
+    async for entry in entries_after(gateway, session, seq):
         match entry:
             case CompactRequestEntry(cursor=cursor) if cursor == seq:
                 request = entry.id
@@ -121,22 +107,9 @@ async def _compacted(gateway: Gateway, session: str, seq: int) -> CompactionEntr
 
 async def _undone(gateway: Gateway, session: str, seq: int) -> CompactionUndoneEntry:
     """As `_compacted`, for a summary that is taken back."""
-    async for entry in _following(gateway, session, seq):
+    async for entry in entries_after(gateway, session, seq):
         if isinstance(entry, CompactionUndoneEntry) and entry.cursor == seq:
             return entry
         if isinstance(entry, DroppedEntry) and entry.cursor == seq:
             raise Problem(409, entry.reason)
     raise AssertionError("the log has no end")
-
-
-async def _following(gateway: Gateway, session: str, seq: int) -> AsyncIterator[Entry]:
-    """All entries of the log after the mail `seq`, as they come."""
-    pause_s = 0.01
-    while True:
-        async for record in gateway.bus.read(subjects.SESSIONS, subjects.session_log(session), start=seq + 1):
-            seq = record.seq
-            for each in await placed(gateway.objects, record):
-                if each.data:
-                    yield each.read()
-        await asyncio.sleep(pause_s)
-        pause_s = min(0.25, pause_s * 1.5)
