@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fairlead_agent.ownership import snapshots
 from fairlead_agent.ownership.snapshots import Snapshots, StateSnapshot
-from fairlead_agent.session import owner
-from fairlead_agent.session.owner import Owner
+from fairlead_agent.session import log_replay
+from fairlead_agent.session.log_replay import LogReplay
 from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.entries import CustomEntry, Entry
@@ -25,7 +25,7 @@ from tests.support.session_logs import LogWriter
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "EVERY_ENTRIES", 12)
-    monkeypatch.setattr(owner, "READ_FIRST", 4)
+    monkeypatch.setattr(log_replay, "READ_FIRST", 4)
 
 
 async def talk(w: MemoryWorld, count: int, first: int = 1) -> None:
@@ -42,14 +42,13 @@ async def stored(w: MemoryWorld) -> Record:
 
 async def loaded(w: MemoryWorld) -> SessionState:
     state = SessionState("a")
-    reader = Owner(w.bus, Objects(w.bus), state, snapshots=Snapshots(w.bus))
-    await reader.read()
+    await LogReplay(w.bus, Objects(w.bus), state, Snapshots(w.bus)).read()
     return state
 
 
 async def folded(w: MemoryWorld) -> SessionState:
     state = SessionState("a")
-    await Owner(w.bus, Objects(w.bus), state).read()
+    await LogReplay(w.bus, Objects(w.bus), state).read()
     return state
 
 

@@ -15,7 +15,7 @@ from fairlead_agent.ownership.other_owners import OtherOwners
 from fairlead_agent.projections.list_check import ListCheck
 from fairlead_agent.projections.lists import Projections
 from fairlead_agent.projections.usage import UsageWriter
-from fairlead_agent.session.owner import Owner
+from fairlead_agent.session.log_replay import LogReplay
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, Lease, Leases
 from fairlead_common.bus.generation_reads import is_live
@@ -199,12 +199,12 @@ class Sweeper:
         """List one session from its log. This needs no owner: a summary never replaces a newer one."""
         pause_s = min(2 * self._pauses.get(session, _NO_PAUSE).pause_s, LONGEST_PAUSE_S)
         self._pauses[session] = SweepPause(now + pause_s, pause_s)
-        owner = Owner(self._bus, self._objects, SessionState(session))
-        await owner.read()
-        if not owner.state.exists:
+        state = SessionState(session)
+        await LogReplay(self._bus, self._objects, state).read()
+        if not state.exists:
             self._is_listed(session, log_seq)  # it was deleted
         else:
-            self._projections.show(owner.state)
+            self._projections.show(state)
 
     def _is_listed(self, session: str, log_seq: int) -> None:
         self._pauses.pop(session, None)

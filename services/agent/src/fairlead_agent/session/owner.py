@@ -8,55 +8,31 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
-import structlog
 
 from fairlead_agent.session.log_readers import LogReaders
+from fairlead_agent.session.log_replay import LogReplay, StateSource
 from fairlead_agent.turn.context import Context
 from fairlead_common.bus import Bus, WrongSequenceError
-from fairlead_common.bus.dead_letters import dead_letter
 from fairlead_common.bus.objects import Objects
 from fairlead_common.bus.tail import Tail, TailSource
-from fairlead_common.errors import BadMessageError, LostOwnershipError, NotFoundError
+from fairlead_common.errors import LostOwnershipError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.branch_entries import NavigateEntry
-from fairlead_common.protocol.entries import (
-    CustomEntry,
-    DeletedEntry,
-    DroppedEntry,
-    Entry,
-    MessageEntry,
-    RunEndEntry,
-)
+from fairlead_common.protocol.entries import DroppedEntry, Entry, MessageEntry, RunEndEntry
 from fairlead_common.protocol.events import EventBase
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.trace import trace_headers
 from fairlead_common.received import Record
-from fairlead_common.session_log.generations import DELETE
-from fairlead_common.session_log.records import (
-    ONE_ENTRY,
-    SEVERAL_ENTRIES,
-    encode_record,
-    entries_in,
-)
+from fairlead_common.session_log.records import ONE_ENTRY, SEVERAL_ENTRIES, encode_record
 from fairlead_common.session_log.state import SessionState
 
-log = structlog.get_logger()
-
-READ_FIRST: Final = 64  # records; a log that has more may have a snapshot
 PROVED_S: Final = 0.1  # after an append was sent that was stored, its owner need not read the log's end
 
 E = TypeVar("E", bound=Entry)
 _encode_event = msgspec.json.Encoder().encode
-
-
-class StateSource(Protocol):
-    """Where states of long logs are kept."""
-
-    async def load(self, session: str, first_seq: int) -> SessionState | None:
-        """See `Snapshots.load`."""
 
 
 class Owner:
@@ -69,7 +45,7 @@ class Owner:
         state: SessionState,
         context: Context | None = None,
         readers: LogReaders | None = None,
-        snapshots: "StateSource | None" = None,
+        snapshots: StateSource | None = None,
     ) -> None:
         """Create it; nothing is read before `async with`.
 
@@ -87,13 +63,11 @@ class Owner:
         self.stopping = asyncio.Event()
         self.trace: str | None = None  # of the prompt that is being worked on
         self._readers = readers
-        self._snapshots = snapshots
+        self._replay = LogReplay(bus, objects, state, snapshots)
         self._mail: deque[Record] = deque()
-        self._skipped: list[tuple[Record, str]] = []  # what is no entry, since the last that is one
         self._replaced_at = 0  # sequence of an entry that another owner wrote
         self._epoch = 0
         self._proved_at = float("-inf")  # when the last append that was stored was sent; see `time.monotonic`
-        self._leftovers = False  # of a deletion that was cut off, before the entry that ended it
         self._was_cached = False
         self._log_subject = subjects.session_log(state.session)
         self._event_subject = subjects.event(state.session)
@@ -104,7 +78,7 @@ class Owner:
         # built from the log alone, and the mailbox from its cursor on.
         self._was_cached = self.state.last_seq > 0
         if not self._was_cached:
-            await self.read()
+            await self._replay.read()
         # The last entry that is known is read once more: it tells whether what is known is still stored.
         start = min(self.state.last_seq, self.state.cursor + 1) if self.state.cursor else 1
         source = TailSource(subjects.SESSIONS, subjects.session_all(self.session), start)
@@ -117,28 +91,6 @@ class Owner:
             await self._tail.__aexit__()
             raise
         return self
-
-    async def read(self) -> None:
-        """Fold the log from its start, or from a snapshot if it is long. Enough to read, not to act."""
-        first_seq = count = 0
-        async for record in self.bus.read(
-            subjects.SESSIONS, self._log_subject, batch=READ_FIRST, limit=READ_FIRST
-        ):
-            first_seq, count = first_seq or record.seq, count + 1
-            await self._fold(record, cached=False)
-        if count < READ_FIRST:
-            return
-        await self._take_snapshot(first_seq)
-        async for record in self.bus.read(
-            subjects.SESSIONS, self._log_subject, start=self.state.last_seq + 1
-        ):
-            await self._fold(record, cached=False)
-
-    async def _take_snapshot(self, first_seq: int) -> None:
-        found = None if self._snapshots is None else await self._snapshots.load(self.session, first_seq)
-        if found is not None and found.last_seq > self.state.last_seq:
-            self.state.become(found)
-            self._skipped = []  # whoever wrote the snapshot has kept them
 
     async def __aexit__(self, *exc: object) -> None:
         if self._tail is not None:
@@ -156,59 +108,15 @@ class Owner:
             if record.subject == self._log_subject:
                 still_there = still_there or record.seq == known
                 if record.seq > self.state.last_seq:
-                    await self._fold(record, cached=cached)
+                    await self._replay.fold(record, cached=cached)
             else:
                 self._mail.append(record)
         if not still_there and self.state.born_seq <= known:
             raise LostOwnershipError(f"{self.session}: entry {known} is not stored any more")
-        await self._keep_skipped()
-        if self._leftovers:
+        await self._replay.keep_skipped()
+        if self._replay.has_leftovers:
             await self.bus.purge(subjects.SESSIONS, self._log_subject, before=self.state.born_seq)
         self._epoch = self.state.epoch + 1
-
-    async def _fold(self, record: Record, *, cached: bool) -> None:
-        try:
-            data = await self._payload(record)
-            # What a later version wrote lets the session go: to pass over it might lose a prompt, or say one
-            # twice. All entries are decoded before any is taken over.
-            entries = [
-                (each.decoded(), len(each.data)) for each in entries_in(record.seq, data, record.headers)
-            ]
-        except BadMessageError as error:
-            self._skip(record, str(error))
-            return
-        self._skipped = []  # whoever wrote this entry has kept them
-        for entry, size in entries:
-            self._take_over(entry, record.seq, size, cached=cached)
-
-    def _take_over(self, entry: Entry, seq: int, size: int, *, cached: bool) -> None:
-        if isinstance(entry, DeletedEntry):
-            self._leftovers = self._leftovers or self.state.last_seq > 0
-        elif _follows(entry) != self.state.leaf and not (_is_delete(entry) and not self.state.exists):
-            if cached:  # from a session of this name that was deleted since: the next owner reads it again
-                raise LostOwnershipError(f"{self.session}: entry {seq} does not follow what is known")
-            log.warning("log_chain_broken", session=self.session, seq=seq)
-        self.state.apply(entry, seq, size)
-
-    async def _payload(self, record: Record) -> bytes:
-        try:
-            return await self.objects.unpack(record.data, record.headers)
-        except NotFoundError as error:
-            if not await self.objects.is_lost(record.headers[subjects.H_OBJECT]):
-                raise
-            raise BadMessageError(f"log entry: {error}") from error
-
-    def _skip(self, record: Record, reason: str) -> None:
-        """Skip a record that cannot be read; the next append is fenced behind it."""
-        self._skipped.append((record, reason))
-        self.state.last_seq = record.seq
-
-    async def _keep_skipped(self) -> None:
-        """Store skipped records as dead letters before anything is appended."""
-        for record, reason in self._skipped:
-            log.warning("log_entry_dead_lettered", session=self.session, seq=record.seq, reason=reason)
-            await dead_letter(self.bus, "sessions", record, reason)
-        self._skipped = []
 
     @property
     def tail(self) -> Tail:
@@ -433,13 +341,3 @@ class Owner:
 def _kind_of(entry: Entry) -> str:
     kind = entry.message if isinstance(entry, MessageEntry) else entry
     return str(kind.__struct_config__.tag)
-
-
-def _follows(entry: Entry) -> str | None:
-    """Id of the entry before it in the log."""
-    return entry.left if isinstance(entry, NavigateEntry) else entry.parent_id
-
-
-def _is_delete(entry: Entry) -> bool:
-    """Whether it accepts a deletion: then all before it may be gone."""
-    return isinstance(entry, CustomEntry) and entry.name == DELETE
