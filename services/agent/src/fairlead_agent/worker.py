@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 import structlog
 
 from fairlead_agent.budget.ledger import Ledgers
+from fairlead_agent.compaction.failed_preparations import FailedPreparations
 from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.lru import LruCache
 from fairlead_agent.models.registry import Registry
@@ -82,6 +83,7 @@ class Worker:
             projections=projections,
             deletion=Deletion(bus, projections, snapshots),
             snapshots=snapshots,
+            failed_preparations=FailedPreparations(),
             leases=self.leases,
             other_owners=self.other_owners,
             elsewhere=self._elsewhere,

@@ -3,20 +3,24 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from fairlead_agent.models.interface import Finish, ModelError, Piece, TextPiece, ToolCallPiece
 from fairlead_agent.session.log_readers import LogReaders
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.branch_entries import CompactionEntry, NavigateEntry
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.entries import DroppedEntry, Entry
 from fairlead_common.protocol.messages import ToolCall
 from fairlead_common.protocol.notices import Compact, Navigate, UndoCompaction
+from fairlead_common.service.config_revisions import DOCUMENT
 from fairlead_common.service.log_formats import BRANCHES
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.memory_model import text
 from tests.support.memory_world import MemoryWorld, memory_world_of
-from tests.support.summarising_model import SummarisingModel
+from tests.support.summarising_model import SummarisingModel, facts_of
 
 WINDOW = 8_000
 SMALL: dict[str, object] = {"agents.main.context_window": WINDOW}
@@ -297,6 +301,30 @@ async def test_a_prompt_ends_the_preparation_at_once_and_is_answered(w: Compacti
     await w.said("op=now")
     assert asyncio.get_running_loop().time() - began < 1
     assert "compaction_prepared" not in tags(await w.log("a"))
+
+
+async def test_a_summary_that_fails_while_idle_is_tried_again_ever_more_rarely(w: CompactionWorld) -> None:
+    w.mind.write = lambda _: text("")
+    await w.agent(settings=SMALL)
+    number = 0
+    while not w.mind.summarised:
+        await w.said(f"op=P{number} {WORDS}")
+        await asyncio.sleep(1)
+        number += 1
+    for _ in range(20):  # idle periods of a minute each
+        await w.said("op=short")
+        await asyncio.sleep(60)
+    assert len(w.mind.summarised) == 5  # after 0, 1, 3, 7 and 15 minutes
+    changed = {"agents": {"main": {"description": "changed"}}}
+    await Bucket(w.bus, s.BUCKET_CONFIG).update(DOCUMENT, msgspec.json.encode(changed), 0)
+    await asyncio.sleep(1)
+    await w.said("op=short")
+    await asyncio.sleep(1)
+    assert len(w.mind.summarised) == 6
+    w.mind.write = facts_of
+    await asyncio.sleep(60)
+    await w.said("op=short")
+    await w.wait_for("a", lambda log: "compaction_prepared" in tags(log))
 
 
 async def test_navigation_leaves_a_summary_of_what_is_left_behind(w: CompactionWorld) -> None:

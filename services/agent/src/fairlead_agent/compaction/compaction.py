@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 import structlog
 
 from fairlead_agent.compaction.cut import Cut, find_cut, kept_tokens
+from fairlead_agent.compaction.failed_preparations import FailedPreparations
 from fairlead_agent.compaction.files import TouchedFiles, files_of
 from fairlead_agent.compaction.plain_summary import plain_summary
 from fairlead_agent.compaction.sections import carried_request, with_sections, without_sections
@@ -99,10 +100,11 @@ class _Plan(NamedTuple):
 class Compaction:
     """Compacts the conversation of one session, for its owner."""
 
-    def __init__(self, owner: Owner, summariser: Summariser) -> None:
+    def __init__(self, owner: Owner, summariser: Summariser, failed_preparations: FailedPreparations) -> None:
         self._owner = owner
         self._state = owner.state
         self._summariser = summariser
+        self._failed = failed_preparations
 
     async def requested(
         self,
@@ -159,11 +161,16 @@ class Compaction:
         plan = self._plan(size, forced=False, smaller=2)  # more is said until it takes effect
         if plan is None or not _helps(plan, size):
             return
+        session, model, config = state.session, self._summariser.model(size.model), self._summariser.config
+        if not self._failed.is_due(session, model, config):
+            return
         try:
             written = await self._ask(plan, size.model, profile, "")
         except SummaryError as error:
-            log.info("summary_not_prepared", error=str(error))
+            pause_s = self._failed.failed(session, model, config)
+            log.info("summary_not_prepared", error=str(error), again_after_s=pause_s)
             return
+        self._failed.succeeded(session)
         async with self._owner.lock:
             if not self._still_fits(plan):
                 return

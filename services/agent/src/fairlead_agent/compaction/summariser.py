@@ -1,30 +1,26 @@
 """Has a model write the summary of a conversation, in as many requests as the conversation needs."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
 
-from fairlead_agent.budget.budget import Budget, Spend
+from fairlead_agent.budget.budget import Budget
 from fairlead_agent.budget.limits import BudgetReachedError
 from fairlead_agent.compaction.transcript import chunks_of, encoded_bytes
-from fairlead_agent.models.interface import Finish, ModelError, ModelRequest, TextPiece
-from fairlead_agent.models.mending import MAX_MENDS, mended
-from fairlead_agent.models.pricing import priced
+from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.models.window import Window
 from fairlead_agent.turn.context import BYTES_PER_TOKEN
-from fairlead_agent.turn.streamed_request import back_end_errors
-from fairlead_common.config import AgentConfig
+from fairlead_agent.turn.side_request import Paid, SideModel
+from fairlead_common.config import AgentConfig, Config
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.content import TextBlock, Usage, UserMessage
 from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()
-
-_Paid = AbstractAsyncContextManager[tuple[Spend, Callable[[Finish], None]]]
 
 TIMEOUT_S: Final = 180.0  # of one request
 MIN_OUTPUT_TOKENS: Final = 4096
@@ -81,6 +77,11 @@ class Summariser:
         self._config = config
         self._budget = budget
 
+    @property
+    def config(self) -> Config:
+        """The settings in effect."""
+        return self._config.current
+
     def model(self, own: str) -> str:
         """Name of the model that writes for an agent with the model `own`."""
         return self._config.current.models.roles.of("summary", own)
@@ -113,9 +114,7 @@ class Summariser:
         except InvalidInputError as error:
             raise SummaryError(str(error), Usage()) from error
 
-        def paid(request: ModelRequest) -> _Paid:
-            return self._budget.spend(agent, profile, name, request, "compaction")
-
+        paid = partial(self._budget.spend, agent, profile, name, purpose="compaction")
         writing = _Writing(self._registry, name, window, paid, max_tokens, task)
         try:
             text = await writing.all(parts)
@@ -138,17 +137,20 @@ class _Writing:
         registry: Registry,
         name: str,
         window: Window,
-        paid: Callable[[ModelRequest], _Paid],
+        paid: Paid,
         max_tokens: int,
         task: str,
     ) -> None:
-        self.usage = Usage()
+        self._model = SideModel(registry, name, paid)
         self._registry = registry
         self._name = name
         self._window = window
-        self._paid = paid
         self._max_tokens = max_tokens
         self._asked = _asked(max_tokens, task)
+
+    @property
+    def usage(self) -> Usage:
+        return self._model.usage
 
     async def all(self, parts: Sequence[str]) -> str:
         frame = encoded_bytes(SYSTEM) + encoded_bytes(self._asked) + _FRAME_TOKENS * BYTES_PER_TOKEN
@@ -180,7 +182,7 @@ class _Writing:
         for left in reversed(range(_REPEATS + 1)):
             try:
                 async with asyncio.timeout(TIMEOUT_S):
-                    return await self._mended(self._request(words))
+                    return await self._model.words(self._request(words))
             except ModelError as error:
                 if error.kind != "retryable" or not left:
                     raise
@@ -202,39 +204,6 @@ class _Writing:
             room_tokens=room,
             size_tokens=needed,
         )
-
-    async def _mended(self, request: ModelRequest) -> str:
-        mends = self._registry.mending.of(self._name)
-        for left in reversed(range(MAX_MENDS + 1)):
-            try:
-                with back_end_errors(self._name):
-                    async with self._paid(request) as (spend, ended):
-                        return await self._read(mended(spend.request, mends), ended)
-            except ModelError as error:
-                learnt = self._registry.mending.learnt(self._name, request, mends, error)
-                if learnt is None or not left:
-                    raise
-                mends = learnt
-        raise AssertionError("the last attempt returns or raises")
-
-    async def _read(self, request: ModelRequest, ended: Callable[[Finish], None]) -> str:
-        model, _ = self._registry.resolve(self._name)
-        words: list[str] = []
-        finish: Finish | None = None
-        async with aclosing(model.stream(request)) as stream:  # type: ignore[type-var] # a generator in all back ends
-            async for pieces in stream:
-                for piece in pieces:
-                    if isinstance(piece, TextPiece):
-                        words.append(piece.text)
-                    elif isinstance(piece, Finish):
-                        finish = piece
-        if finish is None:
-            raise ModelError("retryable", "the summary broke off before its end")
-        ended(finish)
-        self.usage = self.usage.plus(priced(finish, self._registry.facts(self._name))[0])
-        if finish.failure or finish.stop_reason == "length":
-            raise ModelError("fatal", f"the summary is not complete: {finish.failure or finish.stop_reason}")
-        return "".join(words).strip()
 
 
 def _asked(max_tokens: int, task: str) -> str:

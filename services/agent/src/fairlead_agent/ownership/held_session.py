@@ -16,6 +16,7 @@ import structlog
 from fairlead_agent.budget.budget import Budget
 from fairlead_agent.budget.ledger import Ledgers
 from fairlead_agent.compaction.compaction import Compaction
+from fairlead_agent.compaction.failed_preparations import FailedPreparations
 from fairlead_agent.compaction.summariser import Summariser
 from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.hooks.session_hooks import SessionHooks
@@ -85,6 +86,7 @@ class SharedParts:
     hooks: LoadedHooks
     projections: Projections
     deletion: Deletion
+    failed_preparations: FailedPreparations
     leases: Leases
     other_owners: OtherOwners
     elsewhere: OwnedElsewhere
@@ -308,7 +310,9 @@ class HeldSession:
         mailbox = Mailbox(owner, shared.config, sent, shared.grants, shared.deletion)
         budget = Budget(owner, shared.registry, shared.ledgers)
         turn = ModelTurn(owner, shared.registry, shared.catalog, shared.places, shared.config, budget)
-        compaction = Compaction(owner, Summariser(shared.registry, shared.config, budget))
+        compaction = Compaction(
+            owner, Summariser(shared.registry, shared.config, budget), shared.failed_preparations
+        )
         loop = AgentLoop(
             owner,
             mailbox,
