@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from fairlead_common.bus.jetstream_api import JetStreamError
 from fairlead_common.bus.objects import Objects
 from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
 from fairlead_common.bus.reply_inbox import InboxReply
+from fairlead_common.bus.retry import patiently
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.bus.streams import provision
 from fairlead_common.bus.tail import Tail, TailSource
@@ -22,7 +24,7 @@ from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.received import Delivery
 from fairlead_node.backup.snapshots import Snapshot, _send_first, put_back, take
-from tests.support.nats_cluster import NatsCluster, provision_patiently
+from tests.support.nats_cluster import NatsCluster
 from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.timeout(120)
@@ -40,8 +42,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
 
 async def _provide(url: str) -> None:
     async with connected(url) as bus:
-        async with asyncio.timeout(60):
-            await provision_patiently(bus)
+        await patiently(lambda: provision(bus))
 
 
 @asynccontextmanager
@@ -270,14 +271,14 @@ async def test_a_first_piece_that_nobody_takes_yet_is_sent_again(
 async def test_streams_of_one_replica_are_raised_to_three(tmp_path: Path) -> None:
     with NatsCluster(tmp_path) as cluster:
         async with connected(cluster.url, replicas=1) as bus:
-            await provision(bus)
-            seq = await bus.create(s.SESSIONS, s.mail("a", "prompt", "k"), b"hello")
+            await patiently(lambda: provision(bus))
+            seq = await patiently(lambda: bus.create(s.SESSIONS, s.mail("a", "prompt", "k"), b"hello"))
         async with connected(cluster.url) as bus:
-            await provision(bus)
+            await patiently(lambda: provision(bus))
             for stream in (s.SESSIONS, s.EVENTS, f"KV_{s.BUCKET_LEASES}", f"OBJ_{s.OBJECTS}"):
-                info = await bus.api(f"STREAM.INFO.{stream}")
+                info = await patiently(partial(bus.api, f"STREAM.INFO.{stream}"))
                 assert info["config"]["num_replicas"] == 3  # type: ignore[index]
-            there = await bus.last(s.SESSIONS, s.mail("a", "prompt", "k"))
+            there = await patiently(lambda: bus.last(s.SESSIONS, s.mail("a", "prompt", "k")))
             assert there is not None
             assert (there.seq, there.data) == (seq, b"hello")
 

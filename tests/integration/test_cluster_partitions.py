@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from fairlead_common.bus import Bus
+from fairlead_common.bus.retry import patiently
 from fairlead_common.bus.settings import BusSettings
+from fairlead_common.bus.streams import provision
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects as s
 from tests.chaos.cluster.network import SERVICES, Network, both_ways
-from tests.support.nats_cluster import NatsCluster, Node, namespaces_work, provision_patiently
+from tests.support.nats_cluster import NatsCluster, Node, namespaces_work
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -143,8 +145,7 @@ async def _direct(bus: Bus, subject: str) -> bytes:
 async def _start(cluster: NatsCluster) -> tuple[Node, Node]:
     """Provision it; who leads SESSIONS, and another one."""
     bus = await connect(cluster.url)
-    async with asyncio.timeout(60):
-        await provision_patiently(bus)
+    await patiently(lambda: provision(bus))
     await bus.close()
     leader = cluster.leader_of(s.SESSIONS)
     assert leader is not None

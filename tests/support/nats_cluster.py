@@ -1,6 +1,5 @@
 """Three real nats-servers that replicate: on loopback, or each in a network namespace of its own."""
 
-import asyncio
 import contextlib
 import json
 import os
@@ -14,9 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from fairlead_common.bus import Bus
-from fairlead_common.bus.streams import provision
-from fairlead_common.errors import BusUnavailableError
 from tests.support.nats_server import binary, free_port
 
 NODES: Final = 3
@@ -194,14 +190,3 @@ def answers(host: str, port: int, timeout_s: float = 0.5) -> bool:
             return probe.recv(4) == b"INFO"
     except OSError:
         return False
-
-
-async def provision_patiently(bus: Bus) -> None:
-    """As the provisioner does: a server that has just started may be away for its leader still."""
-    while True:
-        try:
-            await provision(bus)
-        except BusUnavailableError:
-            await asyncio.sleep(0.1)
-        else:
-            return
