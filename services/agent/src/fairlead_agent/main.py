@@ -30,7 +30,7 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_common.installation.home import home_from_environment
 from fairlead_common.protocol.credentials import AGENT_RECIPIENT
 from fairlead_common.service.live_config import LiveConfig
-from fairlead_common.service.process import ServicePart, run_service
+from fairlead_common.service.process import ServicePart, Users, run_service
 from fairlead_common.service.sealing import SealingPair
 from fairlead_common.service.stored_credentials import StoredCredentials
 from fairlead_common.session_log.records import READ_FORMATS, SEVERAL_ENTRIES
@@ -64,24 +64,28 @@ async def setup(bus: Bus) -> list[ServicePart]:
         await registry.close_retired(stop)
         await registry.close()
 
-    return [
+    users = Users()
+    used = [
         config.follow,
         stored.follow,
         catalog.follow,
         grants.follow,
         projections.write,
         readers.follow,
-        worker.run,
-        followup.run,
-        Sweeper(bus, worker.leases, worker.other_owners, projections).run,
-        Timers(bus).run,
-        WorkspaceGcResponder(bus).run,
-        Inquiries(bus, config, registry).run,
-        CredentialResponder(bus, config, registry, stored).run,
-        PlainCalls(bus, config, registry, ledgers).run,
-        KnownModelsResponder(bus, config, registry).run,
         registry.discovery.run,
         models,
+    ]
+    return [
+        *(users.used(part) for part in used),
+        users.user(worker.run),
+        users.user(followup.run),
+        users.user(Sweeper(bus, worker.leases, worker.other_owners, projections).run),
+        users.user(Inquiries(bus, config, registry).run),
+        users.user(CredentialResponder(bus, config, registry, stored).run),
+        users.user(PlainCalls(bus, config, registry, ledgers).run),
+        users.user(KnownModelsResponder(bus, config, registry).run),
+        Timers(bus).run,
+        WorkspaceGcResponder(bus).run,
     ]
 
 

@@ -8,7 +8,7 @@ from fairlead_common.bus.readiness import wait_until_provisioned
 from fairlead_common.config import overrides_from_environment
 from fairlead_common.protocol.credentials import HOST
 from fairlead_common.service.live_config import LiveConfig
-from fairlead_common.service.process import ServicePart, run_service
+from fairlead_common.service.process import ServicePart, Users, run_service
 from fairlead_common.service.sealing import SealingPair
 from fairlead_common.service.stored_credentials import StoredCredentials
 from fairlead_tools.calls.executor import Executor
@@ -87,13 +87,14 @@ async def setup(bus: Bus) -> list[ServicePart]:
             sandboxes.close()
             drained.set()
 
+    users = Users()
     return [
-        settings.follow,
-        stored.follow,
-        execute,
+        users.used(settings.follow),
+        users.used(stored.follow),
+        users.user(execute),
         heartbeat.run,
-        sandboxes.keep,
-        executor_tools.follow,
+        users.used(sandboxes.keep),
+        users.used(executor_tools.follow),
         removals.run,
         records.keep,
     ]

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from fairlead_agent.models.interface import Finish, ModelError, TextPiece
+from fairlead_agent.models.registry import Registry
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import AssistantMessage, ToolOutcome
@@ -119,6 +120,24 @@ async def test_a_drain_hands_an_open_run_over_and_the_call_is_not_started_again(
     go.set()
     assert (await w.settled("a"))[-2:] == ["says done P1", "run completed"]
     assert len(w.calls) == 1
+
+
+async def test_back_ends_are_let_go_of_once_the_last_session_was_handed_over(
+    w: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    async def close(_: Registry) -> None:
+        said.extend(await w.story("a"))
+
+    monkeypatch.setattr(Registry, "close", close)
+    agent = await w.agent()
+    w.mind.pause_s = 2.0
+    w.mind.answers.append(text("well"))
+    await w.say("a", "op=P1")
+    await w.mind.streaming.wait()
+    await agent.drain()
+    assert said[-2:] == ["says well", "handed_over"]
 
 
 async def test_a_run_that_six_owners_took_over_without_getting_further_is_given_up(w: MemoryWorld) -> None:

@@ -43,6 +43,36 @@ ServicePart = Callable[[asyncio.Event], Coroutine[object, object, None]]
 Setup = Callable[[Bus], Awaitable[list[ServicePart]]]
 
 
+class Users:
+    """Parts of a service that use others while they drain: those go on until the last user has ended."""
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._ended = asyncio.Event()
+
+    def user(self, part: ServicePart) -> ServicePart:
+        """The same part, waited for by all that are `used`."""
+        self._left += 1
+
+        async def run(stop: asyncio.Event) -> None:
+            try:
+                await part(stop)
+            finally:
+                self._left -= 1
+                if not self._left:
+                    self._ended.set()
+
+        return run
+
+    def used(self, part: ServicePart) -> ServicePart:
+        """The same part, told to stop once no user runs any more."""
+
+        async def run(_: asyncio.Event) -> None:
+            await part(self._ended)
+
+        return run
+
+
 def run_service(
     name: str,
     setup: Setup,
