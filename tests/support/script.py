@@ -17,6 +17,8 @@ A user text steers it by words that may stand anywhere in it:
     cut=1                       the first answer breaks off in mid-stream
     length=1                    the final text ends at the output limit
     malformed=1                 the first turn asks for a tool with arguments that are no JSON
+    summary="what was done"     what is written when this is to be summarised; of several the last one
+    summarising=2.5             seconds before the first byte of that
     id=B4, steer=ST4            only names the text, so that the log shows who saw it
 
 The plan of the newest text with `op` or `say` counts (of all texts, when several were said in a row).
@@ -69,6 +71,9 @@ class Move(NamedTuple):
 
 
 NOTHING = Plan("", [], None, 0.0, 0.0, {})
+
+# How a conversation begins that is given to a model to be summarised.
+_TO_SUMMARISE = "<conversation>"
 
 
 def names(text: str) -> list[str]:
@@ -144,8 +149,20 @@ def _joined(plans: list[Plan]) -> Plan:
     )
 
 
+def _summary_of(text: str) -> Move | None:
+    """What is written of a conversation that is to be summarised; None: its texts do not say."""
+    pairs = {key: quoted or plain for key, quoted, plain in _PAIR.findall(text)}
+    if "summary" not in pairs:
+        return None
+    plan = Plan("summary", [], None, 0.0, float(pairs.get("summarising", 0)), {}, pairs["summary"])
+    return Move(plan, 0, [], plan.answer)
+
+
 def decide(messages: list[Message], command: str = DEFAULT_COMMAND) -> Move:
     """The next move in this conversation."""
+    last = text_of(messages[-1])
+    if last.startswith(_TO_SUMMARISE) and (move := _summary_of(last)) is not None:
+        return move
     plans: list[Plan] = []
     start = len(messages)
     for index in range(len(messages) - 1, -1, -1):

@@ -57,11 +57,11 @@ _DONE = b"data: [DONE]\n\n"
 
 @functools.lru_cache(maxsize=4096)
 def _pieces(text: str) -> list[bytes]:
-    """The chunks of a text, a word each."""
+    """The chunks of a text, a word each; lines stay lines."""
     count, rest = divmod(len(text), len(WORD))
     if not rest and text == WORD * count:
         return [_WORD_CHUNK] * count
-    return [_chunk({"content": word + " "}) for word in text.split()]
+    return [_chunk({"content": word + " "}) for word in text.split(" ")]
 
 
 def _call_pieces(move: Move) -> list[bytes]:

@@ -150,3 +150,10 @@ async def test_log_tells_what_was_seen_and_what_was_malformed(model: ScriptedMod
     assert "missing" in requests[1]["problems"][0]
     async with aiohttp.ClientSession() as http, http.get(f"{model.url}/models") as response:
         assert (await response.json())["data"][0]["id"] == "scripted"
+
+
+async def test_a_conversation_that_is_to_be_summarised_says_what_is_written(model: ScriptedModel) -> None:
+    texts = 'op=S1 answer="no" summary="first"\nop=S2 summary="Goal\nlast"'
+    words = f"<conversation>\n{texts}\n</conversation>\n\nSummarise it."
+    _, text = await ask(model, [{"role": "user", "content": words}])
+    assert json.loads(text)["choices"][0]["message"]["content"] == "Goal\nlast"

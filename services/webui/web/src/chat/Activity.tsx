@@ -1,7 +1,9 @@
+import { useState } from "react";
 import type { RunEndEntry } from "../api/types";
 import type { LiveSession, SessionState } from "../session/liveSession";
 import { statusOf } from "../session/status";
 import { useStore } from "../session/store";
+import { stopRun } from "../sessions/actions";
 import { Button } from "../ui/Button";
 import { elapsed } from "../ui/format";
 import { complain } from "../ui/toast";
@@ -16,7 +18,7 @@ export function Activity({ session }: { session: LiveSession }) {
   const since = useStore(session.store, (state) => state.view.run?.since ?? state.outbox[0]?.at ?? 0);
   const waiting = useStore(session.store, (state) => state.view.run === null);
   const parked = useStore(session.store, (state) => state.view.parked);
-  const compacting = useStore(session.store, (state) => state.view.compacting !== null);
+  const compacting = useStore(session.store, (state) => state.view.compacting);
   const now = useNow(quiet || retry !== null);
 
   if (retry) {
@@ -29,18 +31,36 @@ export function Activity({ session }: { session: LiveSession }) {
     );
   }
   if (parked?.outcome === "waiting_provider") return <Waiting session={session} parked={parked} />;
-  if (compacting)
-    return (
-      <p className={styles.line}>
-        <Spinner /> Summarising earlier messages for the model
-      </p>
-    );
+  if (compacting) return <Summarising id={session.id} since={compacting.since} />;
   if (!quiet) return null;
   const passed = now - since;
   return (
     <p className={styles.line}>
       <Spinner /> {waiting && passed > 3000 ? "Stored. Waiting for an agent that is free" : "Working"}
       {passed > 1500 && <span>{elapsed(passed)}</span>}
+    </p>
+  );
+}
+
+/** A summary that a person asked for, while it is written. What is said meanwhile is kept, and comes after it. */
+function Summarising({ id, since }: { id: string; since: number }) {
+  const now = useNow(true);
+  const [stopping, setStopping] = useState(false);
+  const passed = since > 0 ? now - since : 0;
+  return (
+    <p className={styles.line} role="status">
+      <Spinner /> Summarising earlier messages for the model
+      {passed > 1500 && <span aria-hidden>{elapsed(passed)}</span>}
+      <Button
+        tone="quiet"
+        disabled={stopping}
+        onClick={() => {
+          setStopping(true);
+          stopRun(id);
+        }}
+      >
+        {stopping ? "Stopping" : "Stop"}
+      </Button>
     </p>
   );
 }

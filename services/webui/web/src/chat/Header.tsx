@@ -4,7 +4,7 @@ import type { LiveSession, SessionState } from "../session/liveSession";
 import { statusOf } from "../session/status";
 import { namesFor } from "../session/content";
 import { useStore } from "../session/store";
-import { changeMode, compactSession } from "../sessions/actions";
+import { changeMode } from "../sessions/actions";
 import { sessionList } from "../sessions/list";
 import { nameOf } from "../sessions/names";
 import { SessionMenu } from "../sessions/SessionMenu";
@@ -55,7 +55,7 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
           className={styles.dots}
           pinned={shown?.pinned}
           archived={shown?.archived}
-          onCompact={() => compactSession(session.id)}
+          canCompact
           onRename={() => setRenaming(true)}
         />
       }

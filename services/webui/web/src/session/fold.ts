@@ -1,4 +1,5 @@
 import type {
+  CompactionEntry,
   Entry,
   ForkEntry,
   InheritedMessage,
@@ -89,9 +90,13 @@ function foldOne(next: View, entry: Entry): View {
       return { ...next, queue: [...next.queue, queued(entry)] };
     case "dropped": {
       const dropped = next.queue.filter((item) => entry.items?.includes(item.id));
-      const compacting = entry.items?.includes(next.compacting ?? "") ? null : next.compacting;
-      if (dropped.length === 0) return { ...next, compacting };
-      const left = { ...next, compacting, queue: next.queue.filter((item) => !dropped.includes(item)) };
+      const refused = next.compacting !== null && (entry.items?.includes(next.compacting.id) ?? false);
+      const left = {
+        ...(refused ? withNote(next, entry, `Earlier messages were not summarised: ${entry.reason}`) : next),
+        compacting: refused ? null : next.compacting,
+        queue: next.queue.filter((item) => !dropped.includes(item)),
+      };
+      if (dropped.length === 0) return left;
       const said = dropped.map((item) => `“${item.text || item.files.join(", ")}”`).join(", ");
       return entry.reason === TAKEN_BACK ? left : withNote(left, entry, `Not said: ${said} (${entry.reason})`);
     }
@@ -139,11 +144,17 @@ function foldOne(next: View, entry: Entry): View {
     case "epoch":
       return foldEpoch(next, entry);
     case "compact_request":
-      return { ...next, compacting: entry.id };
+      return { ...next, compacting: { id: entry.id, since: entry.ts ?? 0 } };
     case "compaction":
-      return withItem({ ...next, compacting: null }, { kind: "compaction", id: entry.id, ts: entry.ts ?? 0, entry });
-    case "compaction_undone":
-      return { ...next, undone: [...next.undone, entry.compaction] };
+      return withItem(
+        { ...next, compacting: null, contextTokens: resized(next, -savedBy(entry)) },
+        { kind: "compaction", id: entry.id, ts: entry.ts ?? 0, entry },
+      );
+    case "compaction_undone": {
+      const taken = next.items.find((item) => item.kind === "compaction" && item.id === entry.compaction);
+      const saved = taken?.kind === "compaction" ? savedBy(taken.entry) : 0;
+      return { ...next, undone: [...next.undone, entry.compaction], contextTokens: resized(next, saved) };
+    }
     case "fork":
       return withItem(next, { kind: "fork", id: entry.id, ts: entry.ts ?? 0, origin: entry.origin });
     case "navigate":
@@ -276,6 +287,14 @@ function withItem(view: View, item: Item): View {
 
 function withNote(view: View, entry: Entry, text: string): View {
   return view.items.length === 0 ? view : withItem(view, { kind: "note", id: entry.id, ts: entry.ts ?? 0, text });
+}
+
+/** About how many tokens fewer the model is shown since this summary. */
+const savedBy = ({ tokens_before = 0, tokens_after = 0 }: CompactionEntry): number => tokens_before - tokens_after;
+
+/** What is used of the context window, until the next reply tells it exactly. */
+function resized({ contextTokens }: View, by: number): number | null {
+  return contextTokens === null ? null : Math.max(0, contextTokens + by);
 }
 
 function withCall(view: View, id: string, change: (call: Call) => Call): View {

@@ -253,15 +253,30 @@ describe("a summary", () => {
   });
 
   it("is being written until it is there, or refused", () => {
-    expect(foldAll([said(1), asked]).compacting).toBe("ask");
+    expect(foldAll([said(1), asked]).compacting?.id).toBe("ask");
     expect(foldAll([said(1), asked, made]).compacting).toBeNull();
     const no = { type: "dropped", id: "no", seq: 4, items: ["ask"], reason: "there is nothing to summarise" } as Entry;
-    expect(foldAll([said(1), asked, no]).compacting).toBeNull();
+    const view = foldAll([said(1), asked, no]);
+    expect(view.compacting).toBeNull();
+    expect(view.items.at(-1)).toMatchObject({
+      kind: "note",
+      text: "Earlier messages were not summarised: there is nothing to summarise",
+    });
   });
 
   it("is marked once it is taken back", () => {
     const undone = { type: "compaction_undone", id: "un", seq: 5, compaction: "sum" } as Entry;
     expect(foldAll([said(1), asked, made, undone]).undone).toEqual(["sum"]);
+  });
+
+  it("leaves room in the context window until it is taken back", () => {
+    const usage = { input_tokens: 900, output_tokens: 100 };
+    const reply = { type: "message", id: "a", seq: 2, message: { role: "assistant", content: [], model: "m", usage } };
+    const sized = { ...made, tokens_before: 800, tokens_after: 200 };
+    const undone = { type: "compaction_undone", id: "un", seq: 5, compaction: "sum" } as Entry;
+    const log = [said(1), reply as Entry, sized as Entry];
+    expect(foldAll(log).contextTokens).toBe(400);
+    expect(foldAll([...log, undone]).contextTokens).toBe(1000);
   });
 });
 

@@ -88,8 +88,8 @@ export interface View {
   parked: RunEndEntry | null;
   /** Why the model is asked again. */
   retry: { attempt: number; delayS: number; error: string; at: number } | null;
-  /** A summary that a person asked for is being written: id of the request. */
-  compacting: string | null;
+  /** A summary that a person asked for is being written: id of the request, and when it was made. */
+  compacting: { id: string; since: number } | null;
   /** Ids of `compaction` entries that were taken back. */
   undone: readonly string[];
   mode: string | null;

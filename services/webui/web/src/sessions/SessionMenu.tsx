@@ -3,6 +3,7 @@ import { Confirm } from "../ui/Confirm";
 import { Icon } from "../ui/Icon";
 import { Menu } from "../ui/Menu";
 import { archiveSession, deleteSession, pinSession } from "./actions";
+import { CompactSession } from "./CompactSession";
 import { openSettings } from "./settings";
 
 /** What can be done with one session, wherever it is shown. */
@@ -14,7 +15,7 @@ export function SessionMenu({
   pinned = false,
   archived = false,
   onRename,
-  onCompact,
+  canCompact = false,
 }: {
   id: string;
   name: string;
@@ -23,9 +24,11 @@ export function SessionMenu({
   pinned?: boolean | undefined;
   archived?: boolean | undefined;
   onRename: () => void;
-  onCompact?: () => void;
+  /** Offers to summarise earlier messages, which makes sense where they are shown. */
+  canCompact?: boolean;
 }) {
   const [deleting, setDeleting] = useState(false);
+  const [compacting, setCompacting] = useState(false);
   return (
     <>
       <Menu
@@ -35,8 +38,14 @@ export function SessionMenu({
           { label: "Rename", onPick: onRename },
           { label: pinned ? "Unpin" : "Pin", onPick: () => pinSession(id, !pinned) },
           { label: archived ? "Take out of the archive" : "Archive", onPick: () => archiveSession(id, !archived) },
-          ...(onCompact
-            ? [{ label: "Summarise earlier messages", hint: "for the model; you still see them", onPick: onCompact }]
+          ...(canCompact
+            ? [
+                {
+                  label: "Summarise earlier messages…",
+                  hint: "for the model; you still see them",
+                  onPick: () => setCompacting(true),
+                },
+              ]
             : []),
           { label: "Settings", onPick: () => openSettings(id) },
           { label: "Delete", danger: true, onPick: () => setDeleting(true) },
@@ -44,6 +53,7 @@ export function SessionMenu({
       >
         <Icon name="dots" />
       </Menu>
+      {compacting && <CompactSession id={id} onClose={() => setCompacting(false)} />}
       {deleting && (
         <Confirm
           title="Delete this session?"

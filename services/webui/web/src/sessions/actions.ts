@@ -1,4 +1,4 @@
-import { api } from "../api/client";
+import { api, ApiError } from "../api/client";
 import { navigate } from "../routes";
 import { forgetLiveSession, liveSession } from "../session/open";
 import { complain } from "../ui/toast";
@@ -45,9 +45,10 @@ export function archiveSession(id: string, archived: boolean): void {
   );
 }
 
-/** Has earlier messages summarised for the model. */
+/** Has earlier messages summarised for the model. The log tells how that ends, and why if it is not done. */
 export function compactSession(id: string, instructions = ""): void {
   api.compact(id, { key: newKey(), ...(instructions && { instructions }) }).catch((error: unknown) => {
+    if (error instanceof ApiError && error.status === 409 && !error.field) return;
     complain("Could not summarise earlier messages", error);
   });
 }
