@@ -1,8 +1,15 @@
-"""A session with a long log: what its first request costs an agent that has never seen it."""
+"""A session with a long log: what its first request costs an agent that never saw it, and what it holds.
+
+A session of 100 entries is asked beside it, by the same process: what both cost is the price of a session
+that no worker holds, and of the machine at that moment.
+"""
 
 import asyncio
 import time
 from dataclasses import replace
+from typing import NamedTuple
+
+import psutil
 
 from bench.latency import Result
 from bench.report import Row, spread
@@ -20,7 +27,8 @@ from tests.support.nats_server import NatsServer
 MS = 1_000_000
 ENTRIES = 100_000
 RUNS_BETWEEN_SUMMARIES = 250
-SESSION = "long"
+LONG, SHORT = "long", "short"
+SHORT_ENTRIES = 100
 _AT_ONCE = 500
 
 
@@ -31,33 +39,51 @@ async def long_log(options: Options) -> Result:
     try:
         bus = await Bus.connect(BusSettings(url=server.url), name="bench")
         await provision(bus)
-        await _write(bus, count)
+        await _write(bus, LONG, count)
+        await _write(bus, SHORT, SHORT_ENTRIES)
         async with setting("long-log", replace(options, nats=server.url)) as here:
-            folded = await _first_request(here)
+            folded = await _first_request(here, LONG)
             await _stored(bus)
-            snapshot = await bus.last(s.SNAPSHOTS, s.snapshot(SESSION))
-            cold = [await _after_restart(here) for _ in range(options.scaled(10))]
+            snapshot = await bus.last(s.SNAPSHOTS, s.snapshot(LONG))
+            cold = [await _after_restart(here, number) for number in range(options.scaled(20))]
         await bus.close()
     finally:
         server.kill()
+    long, short = ([each[name] for each in cold] for name in (LONG, SHORT))
     found: Json = {
         "entries": count,
         "folded_ms": round(folded, 1),
-        "cold": spread(cold),
+        "cold": spread([each.ms for each in long]),
+        "cold_short": spread([each.ms for each in short]),
+        "ratio": spread([a.ms / b.ms for a, b in zip(long, short, strict=True)]),
+        "held_mb": spread([each.mb for each in long]),
+        "held_short_mb": spread([each.mb for each in short]),
         "snapshot_bytes": len(snapshot.data) if snapshot else 0,
     }
+    ms, mb = "of a session of 100 entries, beside it", "of the session of 100 entries"
     rows = [
         Row(f"first request, {count:,} entries, the whole log read", found["folded_ms"], "ms"),
         Row("first request of a new agent process, from the snapshot, p50", found["cold"]["p50"], "ms", 50.0),
         Row("  p99", found["cold"]["p99"], "ms"),
+        Row(f"  {ms}, p50", found["cold_short"]["p50"], "ms"),
+        Row("  ratio of the two, p50", found["ratio"]["p50"], "x"),
+        Row("memory of the process that the session adds, p50", found["held_mb"]["p50"], "MB"),
+        Row(f"  {mb}, p50", found["held_short_mb"]["p50"], "MB"),
         Row("the snapshot", round(found["snapshot_bytes"] / 1024, 1), "KiB"),
     ]
     return rows, found
 
 
-async def _write(bus: Bus, count: int) -> None:
+class Cold(NamedTuple):
+    """The first request in a session for a process that never saw it, and what it then holds."""
+
+    ms: float
+    mb: float
+
+
+async def _write(bus: Bus, session: str, count: int) -> None:
     """A log as an agent writes it: runs of one answer each, and now and then a summary."""
-    subject = s.session_log(SESSION)
+    subject = s.session_log(session)
     parent: str | None = None
     number = 0
     waiting = []
@@ -101,12 +127,12 @@ def _placed(entry: Entry, number: int, parent: str | None) -> Entry:
     return type(entry)(**fields)
 
 
-async def _first_request(here: Setting) -> float:
+async def _first_request(here: Setting, session: str) -> float:
     """Milliseconds from the POST to the model's receipt of the request."""
     name = here.new_name()
-    async with here.client.watch(SESSION) as watch:
+    async with here.client.watch(session) as watch:
         began = time.monotonic_ns()
-        await here.ask(watch, SESSION, f"id={name} say 8 tokens")
+        await here.ask(watch, session, f"id={name} say 8 tokens")
     received = next(
         line["t"] for line in here.model_log() if line["event"] == "request" and line["seen"][-1:] == [name]
     )
@@ -116,16 +142,29 @@ async def _first_request(here: Setting) -> float:
 async def _stored(bus: Bus) -> None:
     """Wait for the snapshot: it is written once the session is idle."""
     async with asyncio.timeout(30):
-        while await bus.last(s.SNAPSHOTS, s.snapshot(SESSION)) is None:
+        while await bus.last(s.SNAPSHOTS, s.snapshot(LONG)) is None:
             await asyncio.sleep(0.05)
 
 
-async def _after_restart(here: Setting) -> float:
+async def _after_restart(here: Setting, number: int) -> dict[str, Cold]:
+    """The two sessions, one after the other, for a process that has served other sessions; by turns."""
     up = here.stack.up
     assert up is not None
     up.kill("agent")
     await asyncio.to_thread(up.wait_restarted, "agent")
-    other = await here.client.session(here.new_name("other"))
-    async with here.client.watch(other) as watch:  # the process is warm, and the session is not
-        await here.ask(watch, other, "say 1 tokens")
-    return await _first_request(here)
+    for _ in range(2):  # the process is warm, and the sessions are not
+        other = await here.client.session(here.new_name("other"))
+        async with here.client.watch(other) as watch:
+            await here.ask(watch, other, "say 1 tokens")
+    found: dict[str, Cold] = {}
+    for session in (LONG, SHORT) if number % 2 else (SHORT, LONG):
+        before = _own_mb(here)
+        ms = await _first_request(here, session)
+        found[session] = Cold(ms, _own_mb(here) - before)
+    return found
+
+
+def _own_mb(here: Setting) -> float:
+    """Memory of the agent's process that it shares with none, in MB."""
+    pid = next(pid for name, pid in here.stack.services().items() if name.startswith("agent"))
+    return float(psutil.Process(pid).memory_full_info().uss) / 1e6

@@ -1,5 +1,6 @@
 """Snapshots of long sessions: the next owner reads only what follows, and ignores what does not fit."""
 
+import asyncio
 import zlib
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from fairlead_agent.ownership import snapshots
 from fairlead_agent.ownership.snapshots import Snapshots, StateSnapshot
-from fairlead_agent.session import log_replay
+from fairlead_agent.session import log_beginning
 from fairlead_agent.session.log_replay import LogReplay
 from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol import subjects as s
@@ -25,7 +26,7 @@ from tests.support.session_logs import LogWriter
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "EVERY_ENTRIES", 12)
-    monkeypatch.setattr(log_replay, "READ_FIRST", 4)
+    monkeypatch.setattr(log_beginning, "READ_FIRST", 4)
 
 
 async def talk(w: MemoryWorld, count: int, first: int = 1) -> None:
@@ -114,6 +115,34 @@ async def test_snapshot_of_a_log_that_is_another_one_now_is_ignored(w: MemoryWor
     assert (await loaded(w)).title == "op=P1"
 
 
+async def test_snapshot_of_a_log_that_ends_earlier_now_is_ignored(w: MemoryWorld) -> None:
+    first = await w.agent()
+    await talk(w, 5)
+    await first.drain()
+    taken = msgspec.msgpack.decode(zlib.decompress((await stored(w)).data), type=StateSnapshot)
+    taken.state.last_seq += 1000
+    taken.state.title = "of a longer log"
+    await w.bus.publish(s.snapshot("a"), zlib.compress(msgspec.msgpack.encode(taken)))
+    assert await loaded(w) == await folded(w)
+
+
+async def test_beginning_of_a_log_with_a_snapshot_is_not_waited_for(
+    w: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await w.agent()
+    await talk(w, 5)
+    await first.drain()
+
+    async def never(*_: object) -> list[Record]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    known = await folded(w)
+    monkeypatch.setattr(log_beginning, "_first_records", never)
+    async with asyncio.timeout(5):
+        assert await loaded(w) == known
+
+
 async def test_deleted_session_leaves_nothing_and_its_successor_begins_anew(w: MemoryWorld) -> None:
     await w.agent()
     await talk(w, 5)
@@ -145,7 +174,7 @@ async def test_owner_that_was_stopped_writes_nothing_behind_a_deletion(w: Memory
 def test_state_is_the_same_after_it_was_stored(data: st.DataObject) -> None:
     writer = LogWriter(data.draw)
     writer.write(data.draw(st.integers(1, 60)))
-    kept = StateSnapshot(version=snapshots.VERSION, first_seq=1, state=writer.state)
+    kept = StateSnapshot(version=snapshots.VERSION, state=writer.state)
     again = msgspec.msgpack.decode(msgspec.msgpack.encode(kept), type=StateSnapshot).state
     assert again == writer.state
     for seq in (10_000, 10_001):  # and goes on as the other

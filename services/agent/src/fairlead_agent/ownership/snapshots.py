@@ -1,7 +1,7 @@
 """Snapshots of long sessions: their state, so that an owner reads only the entries that follow.
 
 A snapshot is derived from the log and may be lost at any time. It counts only if this version made it, and if
-the log's first record and the last one that it was made from are still stored as it says: one of a session
+the entry that it ends with is still stored where it was (`session/log_beginning.py` looks): one of a session
 that was deleted since, or of a log that was restored to an earlier moment, is ignored.
 
 A deletion leaves an empty record: the last value on a subject is never removed, since the server may bring
@@ -32,6 +32,7 @@ log = structlog.get_logger()
 EVERY_ENTRIES: Final = 300
 AFTER_REWRITE_ENTRIES: Final = 50  # a summary or another branch makes all before it useless
 MAX_BYTES: Final = 900_000  # compressed; a larger state is read from its log
+AT_ONCE_BYTES: Final = 32_000  # compressed; it is read sooner than a thread could begin
 MAX_KNOWN: Final = 4096  # sessions of which this process remembers the last one
 _MEANING: Final = 1  # raise it when the fold of the same fields changes
 
@@ -50,12 +51,10 @@ class StateSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What is stored, compressed.
 
     Fields:
-        first_seq: sequence of the log's first record.
         state: of the session, after the entry `state.leaf` in the record `state.last_seq`.
     """
 
     version: str
-    first_seq: int
     state: SessionState
 
 
@@ -96,10 +95,7 @@ class Snapshots:
         session = state.session
         try:
             last = self._known.get(session) or await self._last(session)
-            first = await self._bus.first(subjects.SESSIONS, subjects.session_log(session))
-            if first is None:
-                return
-            raw = _encode(StateSnapshot(version=VERSION, first_seq=first.seq, state=state))
+            raw = _encode(StateSnapshot(version=VERSION, state=state))
             this = _Last(last.seq, state.entries, state.rewrites)
             data = await asyncio.to_thread(zlib.compress, raw, 1)
             if len(data) > MAX_BYTES:
@@ -129,29 +125,18 @@ class Snapshots:
             point="agent.snapshot",
         )
 
-    async def load(self, session: str, first_seq: int) -> SessionState | None:
-        """The newest state of the session that counts.
-
-        Args:
-            first_seq: sequence of the first record of its log.
-        """
+    async def load(self, session: str) -> SessionState | None:
+        """The newest state of the session, if this version can read it; whether it counts its log tells."""
         record = await self._bus.last(subjects.SNAPSHOTS, subjects.snapshot(session))
         if record is None or not record.data:
             return None
-        state = await asyncio.to_thread(_state_in, record)
-        if state is None or state[0] != first_seq or not await self._is_stored(state[1]):
-            log.info("snapshot_ignored", session=session)
+        is_small = len(record.data) <= AT_ONCE_BYTES
+        found = _state_in(record) if is_small else await asyncio.to_thread(_state_in, record)
+        if found is None:
+            log.info("snapshot_of_another_version", session=session)
             return None
-        found = state[1]
         self._known.put(session, _Last(record.seq, found.entries, found.rewrites))
         return found
-
-    async def _is_stored(self, state: SessionState) -> bool:
-        """Whether the entry that it was made from is in the log where it was."""
-        log_subject = subjects.session_log(state.session)
-        async for record in self._bus.read(subjects.SESSIONS, log_subject, start=state.last_seq, limit=1):
-            return record.seq == state.last_seq and record.headers.get("Fairlead-Id") == state.leaf
-        return False
 
     async def forget(self, state: SessionState) -> None:
         """Leave nothing of a session that is being deleted. May be repeated.
@@ -167,12 +152,11 @@ class Snapshots:
             await self._bus.publish(subject, b"", point="agent.delete_snapshot")
 
 
-def _state_in(record: Record) -> tuple[int, SessionState] | None:
+def _state_in(record: Record) -> SessionState | None:
     try:
         raw = zlib.decompress(record.data)
         if _decode_head(raw).version != VERSION:
             return None
-        found = _decode(raw)
+        return _decode(raw).state
     except (zlib.error, msgspec.DecodeError):
         return None
-    return found.first_seq, found.state

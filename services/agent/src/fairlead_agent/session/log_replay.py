@@ -1,9 +1,8 @@
 """Folds the log of one session into its state: from its start, from a snapshot, or from what is known."""
 
-from typing import Final, Protocol
-
 import structlog
 
+from fairlead_agent.session.log_beginning import StateSource, beginning_of
 from fairlead_common.bus import Bus
 from fairlead_common.bus.dead_letters import dead_letter
 from fairlead_common.bus.objects import Objects
@@ -17,15 +16,6 @@ from fairlead_common.session_log.records import entries_in
 from fairlead_common.session_log.state import SessionState
 
 log = structlog.get_logger()
-
-READ_FIRST: Final = 64  # records; a log that has more may have a snapshot
-
-
-class StateSource(Protocol):
-    """Where states of long logs are kept."""
-
-    async def load(self, session: str, first_seq: int) -> SessionState | None:
-        """See `Snapshots.load`."""
 
 
 class LogReplay:
@@ -54,27 +44,11 @@ class LogReplay:
 
     async def read(self) -> None:
         """Fold the log from its start, or from a snapshot if it is long. Enough to read, not to act."""
-        first_seq = count = 0
-        async for record in self._bus.read(
-            subjects.SESSIONS, self._log_subject, batch=READ_FIRST, limit=READ_FIRST
-        ):
-            first_seq, count = first_seq or record.seq, count + 1
+        beginning = await beginning_of(self._bus, self._state.session, self._snapshots)
+        if beginning.state is not None:
+            self._state.become(beginning.state)
+        async for record in beginning.records:
             await self.fold(record, cached=False)
-        if count < READ_FIRST:
-            return
-        await self._take_snapshot(first_seq)
-        async for record in self._bus.read(
-            subjects.SESSIONS, self._log_subject, start=self._state.last_seq + 1
-        ):
-            await self.fold(record, cached=False)
-
-    async def _take_snapshot(self, first_seq: int) -> None:
-        found = (
-            None if self._snapshots is None else await self._snapshots.load(self._state.session, first_seq)
-        )
-        if found is not None and found.last_seq > self._state.last_seq:
-            self._state.become(found)
-            self._skipped = []  # whoever wrote the snapshot has kept them
 
     async def fold(self, record: Record, *, cached: bool) -> None:
         """Take over the next record of the log.

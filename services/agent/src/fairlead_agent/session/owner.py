@@ -12,8 +12,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from fairlead_agent.session.log_beginning import StateSource
 from fairlead_agent.session.log_readers import LogReaders
-from fairlead_agent.session.log_replay import LogReplay, StateSource
+from fairlead_agent.session.log_replay import LogReplay
 from fairlead_agent.turn.context import Context
 from fairlead_common.bus import Bus, WrongSequenceError
 from fairlead_common.bus.objects import Objects
