@@ -78,6 +78,10 @@ class World:
         self.calls: list[ToolCall] = []
         self.tool: Tool = say_hi
         self.inbox: dict[str, bytes] = {}  # files that were put into the workspace
+        self.answers = True  # the executor, to those who want to write files
+        self.refusal = ""  # what it answers them
+        self.parts = 0  # of files that it was asked to write
+        self._growing: dict[str, bytes] = {}  # those that are not complete
         self.cancelled: list[str] = []
         self.specs = SPECS  # that the executor offers
         self.files: dict[str, bytes] = {}  # of the workspace, by name
@@ -163,6 +167,8 @@ class World:
                     query = await asked.get()
                     text = next((t for name, t in self.files.items() if name.encode() in query.data), b"")
                     if b'"inbox":' in query.data:
+                        if not self.answers:
+                            continue
                         text = self._store(msgspec.json.decode(query.data, type=WorkspaceQuery))
                     await self.bus.emit(query.reply, text)
 
@@ -174,9 +180,16 @@ class World:
     def _store(self, query: WorkspaceQuery) -> bytes:
         part = query.inbox
         assert part is not None
+        self.parts += 1
+        if self.refusal:
+            return self.refusal.encode()
         path = f".fairlead/inbox/{part.entry}/{part.name}"
-        self.inbox[path] = self.inbox.get(path, b"")[: part.offset] + part.data
-        return str(len(self.inbox[path])).encode()
+        if path in self.inbox:
+            return str(part.size_bytes).encode()
+        growing = self._growing[path] = self._growing.get(path, b"")[: part.offset] + part.data
+        if len(growing) >= part.size_bytes:
+            self.inbox[path] = self._growing.pop(path)
+        return str(len(growing)).encode()
 
     async def _one(self, message: StreamMessage) -> None:
         call = msgspec.json.decode(message.data, type=ToolCall)

@@ -133,6 +133,7 @@ def test_fs_16_file_that_holds_secrets_is_told(path: str) -> None:
         ".ssh/known_hosts",
         "certifi/cacert.pem",
         "secretary.txt",
+        ".fairlead/inbox/e1/server.key",
         "",
         ".",
     ],

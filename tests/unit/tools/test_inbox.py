@@ -1,5 +1,7 @@
 """Files that messages name land in the workspace: complete or not at all, and nowhere else."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -24,15 +26,37 @@ def test_a_file_has_its_name_once_all_its_parts_are_there(tmp_path: Path) -> Non
     assert store_part(tmp_path, part(4, 10)) == 10
     assert file.read_bytes() == DATA
     assert [each.name for each in file.parent.iterdir()] == ["input.txt"]
-    assert (tmp_path / ".fairlead/.gitignore").read_text() == "*\n"
+
+
+def test_the_folder_is_kept_out_of_git_and_settings_of_the_project_are_not(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    store_part(tmp_path, part(0, 10))
+    status = ["git", "-C", str(tmp_path), "status", "--porcelain", "--untracked-files=all"]
+    assert subprocess.check_output(status, text=True) == ""
+    (tmp_path / ".fairlead/project.json").write_text("{}")
+    assert subprocess.check_output(status, text=True) == "?? .fairlead/project.json\n"
+
+
+def test_a_part_that_does_not_follow_what_is_stored_is_not_written(tmp_path: Path) -> None:
+    assert store_part(tmp_path, part(4, 10)) == 0
+    store_part(tmp_path, part(0, 3))
+    assert store_part(tmp_path, part(4, 10)) == 3
+    assert not (tmp_path / ".fairlead/inbox/e1/input.txt").exists()
+    assert store_part(tmp_path, part(3, 10)) == 10
+    assert (tmp_path / ".fairlead/inbox/e1/input.txt").read_bytes() == DATA
+
+
+def test_a_name_in_any_script_is_kept(tmp_path: Path) -> None:
+    store_part(tmp_path, part(0, 10, name="Übersicht-報告.pdf"))
+    assert (tmp_path / ".fairlead/inbox/e1/Übersicht-報告.pdf").read_bytes() == DATA
 
 
 def test_a_file_that_is_there_is_not_written_again(tmp_path: Path) -> None:
     store_part(tmp_path, part(0, 10))
     file = tmp_path / ".fairlead/inbox/e1/input.txt"
-    file.write_bytes(b"9876543210")  # by the agent
+    file.write_bytes(b"shorter")  # by the agent
     assert store_part(tmp_path, part(0, 4)) == 10
-    assert file.read_bytes() == b"9876543210"
+    assert file.read_bytes() == b"shorter"
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", ".hidden", "n" * 200])
@@ -43,11 +67,24 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> Non
         store_part(tmp_path, part(0, 10, entry=name))
 
 
-def test_a_link_in_the_workspace_leads_nowhere_else(tmp_path: Path) -> None:
-    outside, workspace = tmp_path / "outside", tmp_path / "workspace"
-    outside.mkdir()
-    workspace.mkdir()
-    (workspace / ".fairlead").symlink_to(outside)
+@pytest.mark.parametrize("link", [".fairlead", ".fairlead/inbox", ".fairlead/inbox/e1"])
+@pytest.mark.parametrize("target", ["outside", "workspace/src", "workspace"])
+def test_a_link_in_the_workspace_leads_nowhere_else(tmp_path: Path, link: str, target: str) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "workspace/src").mkdir(parents=True)
+    made = tmp_path / "workspace" / link
+    made.parent.mkdir(parents=True, exist_ok=True)
+    made.symlink_to(
+        tmp_path / target if target == "outside" else os.path.relpath(tmp_path / target, made.parent)
+    )
     with pytest.raises(InvalidInputError):
-        store_part(workspace, part(0, 10))
-    assert list(outside.iterdir()) == []
+        store_part(tmp_path / "workspace", part(0, 10))
+    assert not [each for each in tmp_path.rglob("*") if each.is_file()]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_files_belong_to_the_owner_of_the_workspace(tmp_path: Path) -> None:
+    os.chown(tmp_path, 1234, 1234)
+    store_part(tmp_path, part(0, 10))
+    folder = tmp_path / ".fairlead/inbox/e1"
+    assert [folder.stat().st_uid, (folder / "input.txt").stat().st_uid] == [1234, 1234]

@@ -240,6 +240,7 @@ _HARMLESS = _Table(
         "*.tfvars.example .ssh/*.pub .ssh/known_hosts .ssh/known_hosts.old cacert.pem ca-certificates.pem",
     ),
     ("a template", "secrets.py.example secrets.example.* .aws/config.example"),
+    ("sent to the agent, to be read", ".fairlead/inbox/*/*"),
 )
 
 # Names of code and texts: `secrets.*` and `*.tfstate.*` are about data. A pattern for all files of one such

@@ -17,11 +17,32 @@ class ProviderItems(msgspec.Struct, frozen=True, kw_only=True):
     items: list[msgspec.Raw]
 
 
+class AttachedFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file that came with a message.
+
+    Fields:
+        object: name of its bytes in the object store. name: that the sender gave it.
+        path: where it is in the workspace, relative to it.
+    """
+
+    object: str
+    name: str
+    media_type: str
+    size_bytes: int = 0
+    path: str = ""
+
+
 class TextBlock(msgspec.Struct, frozen=True, kw_only=True, tag="text", omit_defaults=True):
-    """Words."""
+    """Words.
+
+    Fields:
+        file: the attached file that the words are about: its path on the first line, on the others its
+            content, where that is a short text.
+    """
 
     text: str
     provider: ProviderItems | None = None
+    file: AttachedFile | None = None
 
 
 class ThinkingBlock(msgspec.Struct, frozen=True, kw_only=True, tag="thinking", omit_defaults=True):

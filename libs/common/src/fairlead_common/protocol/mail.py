@@ -1,9 +1,20 @@
 """The mail of a session, as it is read: what lands in its mailbox."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from fairlead_common.errors import BadMessageError
-from fairlead_common.protocol.messages import MAX_TEXT_CHARS, Abort, Decision, ToolResult, UserInput
+from fairlead_common.protocol.messages import (
+    MAX_ATTACHMENTS,
+    MAX_FILE_BYTES,
+    MAX_TEXT_CHARS,
+    Abort,
+    Attachment,
+    Decision,
+    ToolResult,
+    UserInput,
+)
 from fairlead_common.protocol.notices import Notice
 
 INPUT_KINDS = ("prompt", "steer", "followup")
@@ -24,7 +35,9 @@ def decode_mail(kind: str, key: str, payload: bytes) -> Mail:
         match kind:
             case "prompt" | "steer" | "followup":
                 if payload.lstrip()[:1] == b"{":
-                    return _input.decode(payload)
+                    said = _input.decode(payload)
+                    check_attachments(said.attachments)
+                    return said
                 return UserInput(text=_text(payload))
             case "abort":
                 return _abort.decode(payload) if payload.strip() else Abort()
@@ -38,6 +51,21 @@ def decode_mail(kind: str, key: str, payload: bytes) -> Mail:
                 raise BadMessageError(f"unknown kind of mail: {kind!r}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadMessageError(f"{kind}: {error}") from error
+
+
+def check_attachments(attachments: Sequence[Attachment]) -> None:
+    """Limits on what comes with one message.
+
+    Raises:
+        BadMessageError: there is more; the text names field, limit and value.
+    """
+    if len(attachments) > MAX_ATTACHMENTS:
+        raise BadMessageError(f"attachments: at most {MAX_ATTACHMENTS}, got {len(attachments)}")
+    for index, each in enumerate(attachments):
+        if each.size_bytes > MAX_FILE_BYTES:
+            raise BadMessageError(
+                f"attachments[{index}].size_bytes: at most {MAX_FILE_BYTES}, got {each.size_bytes}"
+            )
 
 
 def _text(payload: bytes) -> str:

@@ -11,6 +11,8 @@ import msgspec
 from fairlead_common.protocol.content import ToolOutcome, TrustFlag
 
 MAX_TEXT_CHARS = 4_000_000
+MAX_ATTACHMENTS: Final = 32  # of one message
+MAX_FILE_BYTES: Final = 64 << 20  # of one attachment
 
 # `local`, `bubblewrap`, `docker`, `ssh`, or one of another package (`tools.sandboxes.<name>`).
 SandboxKind = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9_-]{0,31}$")]
@@ -23,7 +25,11 @@ ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max
 
 
 class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file that came with a prompt; its bytes lie in the object store."""
+    """A file that came with a prompt; its bytes lie in the object store.
+
+    Fields:
+        object: its name there, the SHA-256 of its bytes. size_bytes: at most `MAX_FILE_BYTES`.
+    """
 
     object: str
     name: str

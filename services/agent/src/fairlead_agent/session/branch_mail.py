@@ -18,7 +18,7 @@ from fairlead_common.protocol.branch_entries import (
 )
 from fairlead_common.protocol.entries import DroppedEntry
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.messages import UserInput
+from fairlead_common.protocol.mail import check_attachments
 from fairlead_common.protocol.notices import (
     Compact,
     EditMessage,
@@ -47,7 +47,7 @@ class BranchMail:
         """Consume a notice of one of `KINDS`.
 
         Raises:
-            msgspec.DecodeError: the body is not of its shape.
+            msgspec.DecodeError, BadMessageError: the body is not of its shape.
         """
         match kind:
             case "label":
@@ -92,13 +92,14 @@ class BranchMail:
                 ), to.leaf
             case "edit":
                 edit = _decode(mail.body, type=EditMessage)
-                said = UserInput(text=edit.text, attachments=edit.attachments)
+                check_attachments(edit.attachments)
+                made = new_id()
                 return BranchRequestEntry(
-                    id=new_id(),
+                    id=made,
                     cursor=seq,
                     action="edit",
                     entry=edit.entry,
-                    content=await content_of(said, self._owner.objects),
+                    content=await content_of(edit.text, edit.attachments, made, self._owner.objects),
                     mail_seq=seq,
                     key=key,
                     sender=edit.sender,

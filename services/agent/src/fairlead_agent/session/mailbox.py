@@ -175,11 +175,12 @@ class Mailbox:
         if self._state.waits_for_provider:  # it is asked again at once, and this comes next
             return StartRun(resumes=True)
         idle = self._state.run is None and not self._state.parked
+        entry = new_id()
         said = QueuedEntry(
-            id=new_id(),
+            id=entry,
             cursor=record.seq,
             kind=kind if idle else self._queue_kind(kind, mail),
-            content=await content_of(mail, self._owner.objects),
+            content=await content_of(mail.text, mail.attachments, entry, self._owner.objects),
             mail_seq=record.seq,
             key=key or None,
             sender=mail.sender,

@@ -17,7 +17,7 @@ def user_message(state: SessionState, said: Sequence[QueuedEntry]) -> MessageEnt
     """
     first, events = said[0], state.wakes.block()
     return MessageEntry(
-        id=new_id(),
+        id=new_id() if first.id in state.queue else first.id,  # which names the folder of its files
         cursor=max(item.cursor for item in said),
         items=[*events.items, *(item.id for item in said if item.id in state.queue)],
         message=UserMessage(

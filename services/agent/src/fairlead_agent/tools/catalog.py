@@ -305,23 +305,32 @@ class Catalog:
         return reply.data.decode("utf-8", "replace")
 
     async def store(self, placement: Placement, part: InboxPart) -> int:
-        """Write a part of a file into a workspace; how many bytes of the file are there. 0: that failed."""
+        """Write a part of a file into a workspace; how many bytes of the file are there.
+
+        Raises:
+            NotStoredError: the host cannot write it.
+            NotFoundError, BusUnavailableError: the host does not answer.
+        """
         query = WorkspaceQuery(
             workspace=placement.workspace,
             workspace_kind=placement.kind,
             repository=placement.repository,
             inbox=part,
         )
-        try:
-            reply = await self._bus.request(
-                subjects.workspace_instructions(placement.host),
-                msgspec.json.encode(query),
-                timeout_s=max(2.0, _PATIENCE_S[placement.kind]),
-            )
-        except (NotFoundError, BusUnavailableError):
-            return 0
-        said = reply.data.decode("ascii", "replace")
-        return int(said) if len(said) < 16 and said.isdecimal() else 0  # another answer: an earlier version
+        reply = await self._bus.request(
+            subjects.workspace_instructions(placement.host),
+            msgspec.json.encode(query),
+            timeout_s=max(2.0, _PATIENCE_S[placement.kind]),
+        )
+        said = reply.data.decode("utf-8", "replace")
+        if len(said) < 16 and said.isascii() and said.isdecimal():
+            return int(said)
+        # Executors of earlier versions give no reason, or take it for another question.
+        raise NotStoredError(said[1:300] if said.startswith("!") else "its executor refused it")
+
+
+class NotStoredError(FairleadError):
+    """A host cannot write a file into a workspace."""
 
 
 def _query(placement: Placement) -> bytes:

@@ -1,57 +1,152 @@
-"""Input that is too large for the window: a file in the workspace, of which the model is shown the ends.
+"""The files of a session's messages, put into its workspace: what was attached, and input that is too large.
 
-What is shown is a pure function of the message and the window, so every owner shows the same. The file is
-written before the request that names it; writing it again changes nothing.
+What a message says of its files is in the log and never changes, so every owner shows the same. The files
+are written before the request that names them; writing them again changes nothing. What cannot be written
+now, because the host is away, is written before a later request, and the model is told of it meanwhile.
 """
 
-from collections.abc import Iterable
-from typing import Final
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 import structlog
 
-from fairlead_agent.tools.catalog import Catalog
+from fairlead_agent.tools.catalog import Catalog, NotStoredError
 from fairlead_agent.turn.oversized import oversized_text, path_of
+from fairlead_common.errors import BusUnavailableError, NotFoundError
+from fairlead_common.protocol.content import TextBlock, UserMessage
 from fairlead_common.protocol.entries import Placement
-from fairlead_common.protocol.messages import InboxPart
+from fairlead_common.protocol.messages import MAX_FILE_BYTES, InboxPart
 from fairlead_common.session_log.conversation import Item
 
 log = structlog.get_logger()
 
 PART_BYTES: Final = 256 * 1024
+PATIENCE_S: Final = 5.0  # with a host that does not answer, before the first request without its files
+_PAUSE_S: Final = 0.2
+AWAY: Final = "its host does not answer now; the file is written as soon as it does"
+OUT_OF_REACH: Final = "the sandbox of this session has no access to a workspace of the host"
+
+GetObject = Callable[[str, int], Awaitable[bytes]]
+
+
+class _File(NamedTuple):
+    """A file to write: `object` in the object store, or `data`."""
+
+    path: str
+    object: str
+    data: bytes = b""
 
 
 class Inbox:
-    """Puts the large inputs of one session into its workspace."""
+    """Puts the files of one session into its workspace.
 
-    def __init__(self, catalog: Catalog) -> None:
+    Args:
+        get: the bytes of an object of at most so many bytes.
+    """
+
+    def __init__(self, catalog: Catalog, get: GetObject) -> None:
         self._catalog = catalog
-        self._stored: set[tuple[str, str, str]] = set()  # host, workspace and entry
+        self._get = get
+        self._looked: tuple[object, ...] = ()  # where, and at which messages
+        self._count = 0  # how many of those
+        self._missing: dict[str, _File] = {}  # by path
+        self._why: dict[str, str] = {}  # by path
+        self._was_away = False
 
-    async def store(self, items: Iterable[Item], usable: int, place: Placement | None) -> None:
-        """Write a file for each of the messages that is too large, if there is a workspace."""
-        if place is None:
-            return
-        for item in items:
-            key = (place.host, place.workspace, item.entry_id)
-            if key in self._stored or not (text := oversized_text(item.message, usable)):
-                continue
-            if await self._put(item.entry_id, text.encode("utf-8", "replace"), place):
-                self._stored.add(key)
+    async def store(
+        self, items: Sequence[Item], first: int, usable: int, rewrites: int, place: Placement | None
+    ) -> str:
+        """Write the files of the items from `first` on; what the model is told of those that are missing.
 
-    async def _put(self, entry: str, data: bytes, place: Placement) -> bool:
-        path = path_of(entry)
-        offset = 0
-        while offset < len(data):
-            part = InboxPart(
-                entry=entry,
-                name=path.rpartition("/")[2],
-                data=data[offset : offset + PART_BYTES],
-                offset=offset,
-                size_bytes=len(data),
-            )
-            stored = await self._catalog.store(place, part)
-            if stored < offset + len(part.data):
-                log.warning("input_not_stored", entry=entry, host=place.host)
-                return False
+        Args:
+            rewrites: of the state: the items may be others than before.
+            place: None: no host can have them now.
+        """
+        where = () if place is None else (place.host, place.workspace)
+        looked = (*where, first, usable, rewrites)
+        if looked != self._looked or self._count > len(items):
+            self._looked, self._count, self._missing, self._why = looked, first, {}, {}
+        for index in range(self._count, len(items)):
+            self._missing |= {file.path: file for file in _files(items[index], usable)}
+        self._count = len(items)
+        if self._missing:
+            await self._write_missing(place)
+        return _told(self._missing, self._why)
+
+    def out_of_reach(self, items: Sequence[Item], first: int, usable: int) -> str:
+        """What the model is told where its sandbox reaches no workspace that files could be put into."""
+        files = {file.path: file for item in items[first:] for file in _files(item, usable)}
+        return _told(files, dict.fromkeys(files, OUT_OF_REACH))
+
+    async def _write_missing(self, place: Placement | None) -> None:
+        end = asyncio.get_running_loop().time() + (0.0 if self._was_away else PATIENCE_S)
+        for path, file in list(self._missing.items()):
+            why = AWAY if place is None else await self._write(file, place, end)
+            if why:
+                self._why[path] = why
+                log.warning("file_not_stored", path=path, why=why)
+            else:
+                del self._missing[path]
+            self._was_away = why == AWAY
+            if self._was_away:  # the others need not wait for it as well
+                self._why |= dict.fromkeys(self._missing, AWAY)
+                return
+
+    async def _write(self, file: _File, place: Placement, end: float) -> str:
+        """Write one file, if it is not there; else why not."""
+        while True:
+            try:
+                return await self._put(file, place)
+            except NotStoredError as error:
+                return str(error)
+            except (NotFoundError, BusUnavailableError):
+                if asyncio.get_running_loop().time() >= end:
+                    return AWAY
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _put(self, file: _File, place: Placement) -> str:
+        entry, _, name = file.path.rpartition("/")
+        entry = entry.rpartition("/")[2]
+
+        async def put(data: bytes, offset: int, size: int) -> int:
+            part = InboxPart(entry=entry, name=name, data=data, offset=offset, size_bytes=size)
+            return await self._catalog.store(place, part)
+
+        # A file that is there is neither read nor sent. Its size is not known yet, but cannot be this.
+        if await put(b"", 0, MAX_FILE_BYTES + 1) > MAX_FILE_BYTES:
+            return ""
+        try:
+            data = file.data or await self._get(file.object, MAX_FILE_BYTES)
+        except NotFoundError as error:
+            return f"it is no longer stored: {error}"
+        offset, size = 0, len(data)
+        for _ in range(2 * (size // PART_BYTES + 1) + 2):  # another writer may set us back
+            stored = await put(data[offset : offset + PART_BYTES], offset, size)
+            if stored >= size:
+                return ""
             offset = stored
-        return True
+        return "it could not be written"
+
+
+def note(text: str) -> UserMessage:
+    """The last message of a request, about files that are missing. It is no part of the conversation."""
+    return UserMessage(content=[TextBlock(text=text)], source="system")
+
+
+def _files(item: Item, usable: int) -> Iterator[_File]:
+    message = item.message
+    if not isinstance(message, UserMessage):
+        return
+    for block in message.content:
+        if isinstance(block, TextBlock) and block.file is not None and block.file.path:
+            yield _File(block.file.path, block.file.object)
+    if text := oversized_text(message, usable):
+        yield _File(path_of(item.entry_id), "", text.encode("utf-8", "replace"))
+
+
+def _told(missing: dict[str, _File], why: dict[str, str]) -> str:
+    if not missing:
+        return ""
+    lines = [f"{path}: {why.get(path, AWAY)}" for path in missing]
+    return "\n".join(["[These attached files are not in the workspace:", *lines]) + "]"

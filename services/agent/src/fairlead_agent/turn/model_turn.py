@@ -23,12 +23,13 @@ from fairlead_agent.tools.tool_lists import ToolList, encode_list
 from fairlead_agent.turn import left_out
 from fairlead_agent.turn.context import BYTES_PER_TOKEN, CONTINUE, View, begun_ms
 from fairlead_agent.turn.fallbacks import may_pass_on, models_of, notice, to_tell
-from fairlead_agent.turn.inbox import Inbox
+from fairlead_agent.turn.inbox import Inbox, note
 from fairlead_agent.turn.job_context import first_shown
 from fairlead_agent.turn.streamed_reply import StreamedReply
 from fairlead_agent.turn.streamed_request import StreamedRequest
 from fairlead_agent.turn.system_prompt import opening, system_prompt
 from fairlead_common.config import AgentConfig
+from fairlead_common.config.sandbox_kinds import attributes
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.protocol.content import AssistantMessage
 from fairlead_common.protocol.entries import CustomEntry, MessageEntry, Placement
@@ -63,7 +64,7 @@ class ModelTurn:
         self._config = config
         self._tools = SessionTools(owner, catalog)
         self._tools_size: tuple[ToolList, int] = ((), 0)  # of the last request
-        self._inbox = Inbox(catalog)
+        self._inbox = Inbox(catalog, self._object)
         self._streaming: StreamedRequest | None = None
         self._interrupted = False
         self.cause = left_out.NOTHING
@@ -234,15 +235,16 @@ class ModelTurn:
             max(0, window.usable - others),
         )
         context.update(self._state.items, view)
-        await self._inbox.store(self._state.items[first:], view.usable, place)
+        told = await self._store_files(agent, profile, place, view)
         needed = context.tokens + others
         self.size = RequestSize(model_name, window, needed, others, view.first)
         self._check_size(needed, window)
         room = window.room(needed)
         reason = self._state.continuation
+        more = [CONTINUE[reason]] if reason else [note(told)] if told else []
         request = ModelRequest(
             model=name,
-            messages=[*context.messages, CONTINUE[reason]] if reason else context.messages,
+            messages=[*context.messages, *more] if more else context.messages,
             system=system,
             tools=tools,
             thinking=chosen_thinking(self._state, profile),
@@ -255,6 +257,20 @@ class ModelTurn:
             kept=context.kept,
         )
         return request, host, {tool.name: tool.parameters for tool in tools}
+
+    async def _store_files(
+        self, agent: str, profile: AgentConfig, place: Placement | None, view: View
+    ) -> str:
+        """Put the files of messages into the workspace; what the model is told of those that are not."""
+        items = self._state.items
+        within = boundary(self._owner.session, agent, profile, self._state.sandbox)
+        host = self._catalog.announced(place.host) if place else []
+        if within.access == "none" or attributes(within.sandbox, host).is_remote:
+            return self._inbox.out_of_reach(items, view.first, view.usable)
+        return await self._inbox.store(items, view.first, view.usable, view.rewrites, place)
+
+    async def _object(self, name: str, limit_bytes: int) -> bytes:
+        return await self._owner.objects.get(name, limit_bytes=limit_bytes)
 
     async def _opening(self, agent: str, profile: AgentConfig, place: Placement | None, first: int) -> str:
         """What stands before the message with the index `first`."""

@@ -1,6 +1,6 @@
 """What a model is shown of a message that is too large for its window. Pure."""
 
-from typing import Final
+from typing import Final, TypeGuard
 
 import msgspec
 
@@ -12,36 +12,75 @@ _SHOWN_SHARE: Final = 0.1
 _MIN_SHOWN_CHARS: Final = 400
 _BYTES_PER_TOKEN: Final = 4
 FOLDER: Final = ".fairlead/inbox"
+INPUT_FILE: Final = "input.txt"
 
 
 def path_of(entry_id: str) -> str:
     """Of the file with the whole text, in the workspace."""
-    return f"{FOLDER}/{entry_id}/input.txt"
+    return f"{FOLDER}/{entry_id}/{INPUT_FILE}"
 
 
 def oversized_text(message: Message, usable: int) -> str:
-    """The words of a message that is too large; empty: it is not.
+    """The words of a message that are too many even without the content of its files; empty: they are not.
 
     Args:
         usable: tokens that a conversation can have; 0: unknown.
     """
-    if usable <= 0 or not isinstance(message, UserMessage) or not is_said(message):
+    if not _is_large(message, usable):
         return ""
-    texts = [block.text for block in message.content if isinstance(block, TextBlock)]
-    most = usable * SHARE * _BYTES_PER_TOKEN
-    if sum(map(len, texts)) * 4 <= most:  # at most four bytes a character
-        return ""
-    return "\n\n".join(texts) if sum(len(msgspec.json.encode(text)) for text in texts) > most else ""
+    text = "\n\n".join(each.text for each in message.content if isinstance(each, TextBlock) and not each.file)
+    names = sum(
+        _size(_named(each).text) for each in message.content if isinstance(each, TextBlock) and each.file
+    )
+    return text if _size(text) + names > _most_bytes(usable) else ""
 
 
 def in_part(message: Message, entry_id: str, usable: int) -> Message:
-    """The message with head and tail of its words, and the name of the file that has all of them."""
-    text = oversized_text(message, usable)
-    if not text or not isinstance(message, UserMessage):
+    """A message that is too large, without the content of its attached files.
+
+    If its words are still too many, their head and tail, and the name of the file that has all of them.
+    """
+    if not _is_large(message, usable):
         return message
+    others = [
+        _named(block) if isinstance(block, TextBlock) else block
+        for block in message.content
+        if not isinstance(block, TextBlock) or block.file
+    ]
+    text = oversized_text(message, usable)
+    shown: list[ContentBlock]
+    if text:
+        shown = [TextBlock(text=_ends(text, entry_id, usable))]
+    else:
+        shown = [each for each in message.content if isinstance(each, TextBlock) and not each.file]
+    return msgspec.structs.replace(message, content=[*shown, *others])
+
+
+def _is_large(message: Message, usable: int) -> TypeGuard[UserMessage]:
+    if usable <= 0 or not isinstance(message, UserMessage) or not is_said(message):
+        return False
+    texts = [block.text for block in message.content if isinstance(block, TextBlock)]
+    most = _most_bytes(usable)
+    return sum(map(len, texts)) * 4 > most and sum(map(_size, texts)) > most  # at most four bytes a character
+
+
+def _most_bytes(usable: int) -> float:
+    return usable * SHARE * _BYTES_PER_TOKEN
+
+
+def _size(text: str) -> int:
+    return len(msgspec.json.encode(text))
+
+
+def _named(block: TextBlock) -> TextBlock:
+    """The block of an attached file without the file's content."""
+    return msgspec.structs.replace(block, text=block.text.partition("\n")[0])
+
+
+def _ends(text: str, entry_id: str, usable: int) -> str:
     # In characters that have one byte each; others have up to six, and are fewer of them in as many tokens.
     chars = max(_MIN_SHOWN_CHARS, int(usable * _SHOWN_SHARE * _BYTES_PER_TOKEN))
-    width = len(msgspec.json.encode(text)) / len(text)
+    width = _size(text) / len(text)
     half = max(1, int(chars / width / 2))
     note = (
         f"[This message has {len(text)} characters, too many to be shown at once. All of it is in the file "
@@ -49,6 +88,4 @@ def in_part(message: Message, entry_id: str, usable: int) -> Message:
         "search in it. Here are its begin and its end.]"
     )
     gap = f"\n\n[... {len(text) - 2 * half} characters are left out here ...]\n\n"
-    shown: list[ContentBlock] = [TextBlock(text=f"{note}\n\n{text[:half]}{gap}{text[-half:]}")]
-    others = [block for block in message.content if not isinstance(block, TextBlock)]
-    return msgspec.structs.replace(message, content=[*shown, *others])
+    return f"{note}\n\n{text[:half]}{gap}{text[-half:]}"

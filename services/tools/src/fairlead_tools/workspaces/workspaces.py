@@ -123,7 +123,7 @@ class Workspaces:
     async def instructions(self, query: WorkspaceQuery) -> str:
         """The file that is asked for, else the AGENTS.md (else CLAUDE.md) of a workspace, at most 32 KiB.
 
-        Of a file that is to be written: how many bytes of it are stored.
+        Of a file that is to be written: how many bytes of it are stored, or "!" and why it cannot be.
 
         Empty when there is none that can be read, or it is a link or lies elsewhere.
 
@@ -135,13 +135,13 @@ class Workspaces:
                 folder = self.folder(query.workspace)
             else:
                 folder = await self._sessions.folder(query.workspace, query.workspace_kind, query.repository)
-        except (InvalidInputError, OSError):
-            return ""
+        except (InvalidInputError, OSError) as error:
+            return "" if query.inbox is None else f"!{error}"
         if query.inbox is not None:
             try:
                 return str(await asyncio.to_thread(store_part, folder, query.inbox))
-            except InvalidInputError:
-                return ""
+            except (InvalidInputError, OSError) as error:
+                return f"!{error}"
         if query.file and (Path(query.file).name != query.file or query.file in (".", "..")):
             return ""
         names = (query.file,) if query.file else INSTRUCTION_FILES

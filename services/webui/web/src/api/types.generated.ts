@@ -230,6 +230,21 @@ export interface At {
 }
 
 /**
+ * A file that came with a message.
+ *
+ * Fields:
+ *     object: name of its bytes in the object store. name: that the sender gave it.
+ *     path: where it is in the workspace, relative to it.
+ */
+export interface AttachedFile {
+  object: string;
+  name: string;
+  media_type: string;
+  size_bytes?: number;
+  path?: string;
+}
+
+/**
  * The conversation goes on behind another entry.
  *
  * Fields:
@@ -1865,11 +1880,18 @@ export interface SystemEvent {
   text: string;
 }
 
-/** Words. */
+/**
+ * Words.
+ *
+ * Fields:
+ *     file: the attached file that the words are about: its path on the first line, on the others its
+ *         content, where that is a short text.
+ */
 export interface TextBlock {
   type: "text";
   text: string;
   provider?: ProviderItems | null;
+  file?: AttachedFile | null;
 }
 
 /**
