@@ -16,7 +16,7 @@ FACT = re.compile(r"FACT-[A-Z0-9]+")
 class SummarisingModel(MemoryModel):
     """Fields:
     window: tokens of the largest request that it takes; larger ones are in `too_large`, and refused.
-    summarised: what it was given to summarise. write: what it answers to that.
+    summarised: what it was given to summarise, `by` which models. write: what it answers to that.
     """
 
     def __init__(self, window: int = 10**9) -> None:
@@ -24,6 +24,7 @@ class SummarisingModel(MemoryModel):
         self.window = window
         self.too_large: list[int] = []
         self.summarised: list[str] = []
+        self.by: list[str] = []
         self.write: Callable[[str], list[Piece]] = facts_of
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
@@ -35,6 +36,9 @@ class SummarisingModel(MemoryModel):
             async for pieces in super().stream(request):
                 yield pieces
             return
+        self.by.append(request.model)
+        if request.model in self.away:
+            raise ModelError("retryable", "scripted: away")
         given = words_of(request.messages[0])
         self.summarised.append(given)
         for piece in self.write(given):

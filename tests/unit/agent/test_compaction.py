@@ -13,6 +13,7 @@ from fairlead_agent.compaction.plain_summary import plain_summary
 from fairlead_agent.compaction.sections import carried_request, with_sections, without_sections
 from fairlead_agent.compaction.summariser import Summariser, SummaryError
 from fairlead_agent.compaction.transcript import MAX_RESULT_CHARS, chunks_of, encoded_bytes, parts_of
+from fairlead_agent.session.run_choices import ModelChoice
 from fairlead_common.config import AgentConfig, Config
 from fairlead_common.protocol.branch_entries import CompactionEntry
 from fairlead_common.protocol.content import (
@@ -196,4 +197,4 @@ async def test_demo_model_is_asked_for_no_summary() -> None:
     config = SimpleNamespace(current=Config())
     summariser = Summariser(cast(Any, None), cast(Any, config), cast(Any, None))
     with pytest.raises(SummaryError, match="writes no summaries"):
-        await summariser.write(["words"], "demo", "main", AgentConfig(), 100)
+        await summariser.write(["words"], ModelChoice("demo", is_explicit=False), "main", AgentConfig(), 100)

@@ -1,11 +1,6 @@
 """What other services ask of an agent worker: no back end and no model's words may end it."""
 
-import msgspec
-import pytest
-
 from fairlead_agent.responders.inquiries import Inquiries
-from fairlead_agent.responders.plain_calls import _encoded
-from fairlead_common.protocol.plain_calls import PlainAnswer
 
 
 class BrokenBackend:
@@ -28,9 +23,3 @@ async def test_check_of_a_model_that_fails_in_its_own_way_is_a_problem_of_that_m
     state = await inquiries._state("litellm/anthropic/claude", ["main"])
     assert (state.model, state.state) == ("litellm/anthropic/claude", "problem")
     assert "ValueError: Port could not be cast" in state.text
-
-
-@pytest.mark.parametrize("text", ["fine", "half a pair: \ud83d"])
-def test_words_of_a_model_are_always_encoded(text: str) -> None:
-    answer = msgspec.json.decode(_encoded(PlainAnswer(text=text)), type=PlainAnswer)
-    assert answer.text == text.encode("utf-8", "replace").decode()

@@ -62,7 +62,8 @@ class NavigateEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, ta
         request: the `branch_request` that it carries out.
         action: of that request. After `edit` its content is said, after `regenerate` the model is asked.
         summary: of the branch that is left; the model is shown it. Empty: none.
-        usage: of the call that wrote the summary. model: that wrote it.
+        usage: of the calls that wrote the summary. model: that wrote it.
+        counted: as in `CompactionEntry`.
     """
 
     left: str
@@ -72,6 +73,7 @@ class NavigateEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, ta
     summary: str = ""
     model: str = ""
     usage: Usage = Usage()
+    counted: bool = False
 
 
 class ForkEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="fork"):
@@ -121,7 +123,8 @@ class CompactionEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, 
         tokens_before, tokens_after: about, of the conversation.
         by: name of the model that wrote the summary; empty: it was made without one.
         cause: why. instructions: of the person who asked for it. request: the `compact_request`, if one did.
-        usage: of the call that wrote the summary.
+        usage: of the calls that wrote the summary.
+        counted: each of them is in the log by itself, as a `budget_settlement`; sums leave `usage` out.
     """
 
     first_kept: str
@@ -135,6 +138,7 @@ class CompactionEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, 
     instructions: str = ""
     request: str = ""
     usage: Usage = Usage()
+    counted: bool = False
 
 
 class CompactionPreparedEntry(
@@ -153,6 +157,7 @@ class CompactionPreparedEntry(
     tokens_after: int = 0
     by: str = ""
     usage: Usage = Usage()
+    counted: bool = False
 
 
 class CompactionUndoneEntry(

@@ -331,12 +331,14 @@ class BudgetReservationEntry(
 class BudgetSettlementEntry(
     EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="budget_settlement"
 ):
-    """What a reservation cost that no reply in the log accounts for.
+    """What a request to a model cost that no reply in the log accounts for.
 
     Fields:
+        reservation: empty: no budget holds for the session, and nothing was reserved.
         known: the cost is known; otherwise it is the most that it can have been.
         why: what became of the request.
         model, agent, user: whose usage it is.
+        purpose: of a call that is no turn: `compaction`, `title`. usage: of its reply, if there was one.
     """
 
     reservation: str
@@ -347,6 +349,8 @@ class BudgetSettlementEntry(
     model: str = ""
     agent: str = ""
     user: str = ""
+    purpose: str = ""
+    usage: Usage | None = None
 
 
 class DeletedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="deleted"):

@@ -58,7 +58,7 @@ class BranchFold(StateFields):
         self.path, self.stretch_from = list(entry.path), self.last_seq
         if entry.summary:
             self.items.append(Item(entry.id, summary_message(entry.summary, "branch"), self.last_seq))
-        self.usage = self.usage.plus(entry.usage)
+        self._summarised(entry)
         self.pending, self.decisions, self.asked, self.hook_decisions = {}, {}, {}, {}
         self.has_hook_context, self.hook_chars = False, 0
         self.prepared = None
@@ -120,7 +120,7 @@ class BranchFold(StateFields):
                 self.compact_requests[entry.id] = entry
             case CompactionPreparedEntry():
                 self.prepared = entry
-                self.usage = self.usage.plus(entry.usage)
+                self._summarised(entry)
             case CompactionEntry():
                 self._compact(entry)
             case CompactionUndoneEntry():
@@ -130,9 +130,13 @@ class BranchFold(StateFields):
             case _:
                 pass
 
+    def _summarised(self, entry: CompactionEntry | CompactionPreparedEntry | NavigateEntry) -> None:
+        if not entry.counted:
+            self.usage = self.usage.plus(entry.usage)
+
     def _compact(self, entry: CompactionEntry) -> None:
         self.compact_requests.pop(entry.request, None)
-        self.usage = self.usage.plus(entry.usage)
+        self._summarised(entry)
         self.prepared = None
         if self.run is not None:
             self.run.overflows += entry.cause == "overflow"

@@ -129,6 +129,8 @@ class Spending:
         self._add(cost or 0, tokens)
 
     def _settle(self, entry: BudgetSettlementEntry) -> None:
+        if not entry.reservation:
+            self._add(entry.micro_usd, entry.tokens)
         if self.open is not None and self.open.id == entry.reservation:
             self.last, self.open = Settled(self.open, entry.micro_usd, entry.known), None
             self._add(entry.micro_usd, entry.tokens)

@@ -95,7 +95,7 @@ class SessionState(BranchFold):
         self._set(entry)
         self.untrusted = self.untrusted or reads_untrusted(entry)
         self._close_approvals(entry)
-        self.spending.apply(entry)
+        self._spend(entry)
         match entry:
             case MessageEntry():
                 self._message(entry, size)
@@ -123,6 +123,13 @@ class SessionState(BranchFold):
                 self._custom(entry)
             case _:  # settings, and what a later version wrote, are taken over above
                 self._moved_or_shortened(entry)
+
+    def _spend(self, entry: Entry) -> None:
+        self.spending.apply(entry)
+        if isinstance(entry, BudgetSettlementEntry) and entry.usage is not None:
+            self.usage = self.usage.plus(entry.usage)
+            if self.run is not None:
+                self.run.usage = self.run.usage.plus(entry.usage)
 
     def _set(self, entry: Entry) -> None:
         """Take settings; they count before what the prompt of the run asked for earlier."""

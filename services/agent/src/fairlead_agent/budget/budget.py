@@ -17,13 +17,15 @@ import structlog
 
 from fairlead_agent.budget.ledger import Ledgers, scope_of, today
 from fairlead_agent.budget.limits import BudgetReachedError, Limit, Plan, Shortfall, own_limits, plan
-from fairlead_agent.models.interface import Finish, ModelError, ModelRequest
-from fairlead_agent.models.pricing import MICRO, cost_of
+from fairlead_agent.budget.payment import Payment
+from fairlead_agent.models.interface import ModelError, ModelRequest
+from fairlead_agent.models.pricing import MICRO, priced
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.models.table import Prices
 from fairlead_agent.session.owner import Owner
 from fairlead_common.config import AgentConfig
 from fairlead_common.protocol.budgets import Extension, Reservation, Settlement
+from fairlead_common.protocol.content import Usage
 from fairlead_common.protocol.custom_entries import BUDGET_WARNING
 from fairlead_common.protocol.entries import BudgetReservationEntry, BudgetSettlementEntry, CustomEntry
 from fairlead_common.protocol.ids import new_id
@@ -137,28 +139,71 @@ class Budget:
         self._extended: set[str] = set()  # approvals whose extension is in the ledger
         self._limited: tuple[str, AgentConfig] | None = None  # agent and profile of the last reservation
 
+    @property
+    def session(self) -> str:
+        """Whose it is."""
+        return self._owner.session
+
     @asynccontextmanager
     async def spend(
         self, agent: str, profile: AgentConfig, model: str, request: ModelRequest, purpose: str
-    ) -> AsyncIterator[tuple[Spend, Callable[[Finish], None]]]:
-        """Reserve for a request that leaves no reply in the log (compaction, a title), and settle it after.
+    ) -> AsyncIterator[Payment]:
+        """Reserve for a request that leaves no reply in the log, settle it after, and record its usage.
 
-        Gives the reservation, whose `request` is the one to send, and what to call with the end of the reply.
-        A request that ends otherwise counts with all that was reserved.
+        A request that its provider refused costs nothing; one that ends otherwise without the end of a reply
+        counts with all that was reserved.
+
+        Args:
+            purpose: `compaction`, `title`.
 
         Raises:
             BudgetReachedError: a limit is reached; nothing may be sent.
             ModelError: the price of the model is not known, and money is limited.
         """
         spend = await self.reserve(agent, profile, model, request, purpose)
-        finished: list[Finish] = []
+        payment = Payment(spend.request)
+        failure: BaseException | None = None
         try:
-            yield spend, finished.append
+            yield payment
+        except BaseException as error:
+            failure = error
+            raise
         finally:
-            last = finished[-1] if finished else None
-            cost = cost_of(last, self._registry.facts(model)) if last is not None else None
-            tokens = last.usage.input_tokens + last.usage.output_tokens if last is not None else 0
-            await spend.ended(cost, tokens, purpose if last is not None else f"{purpose}: not completed")
+            await self._account(spend, model, purpose, payment, failure)
+
+    async def _account(
+        self, spend: Spend, model: str, purpose: str, payment: Payment, failure: BaseException | None
+    ) -> None:
+        """Settle a request without a reply in the log; without a reservation, record what is known of it."""
+        reserved, finish = spend.reservation, payment.finish
+        usage, cost = None, None
+        if finish is not None:
+            usage, cost = priced(finish, self._registry.facts(model))
+        elif payment.answered:
+            usage = Usage(unpriced_replies=1)
+        elif payment.is_free(failure):
+            cost = 0
+        if reserved is None and (usage is None or not self._owner.may_write(BUDGET_RESERVATION)):
+            return
+        at_most, tokens = (0, 0) if reserved is None else (reserved.micro_usd, reserved.tokens)
+        if cost is not None and usage is not None:
+            tokens = usage.input_tokens + usage.output_tokens
+        await self._settled(
+            BudgetSettlementEntry(
+                id=new_id(),
+                reservation=spend.id,
+                micro_usd=at_most if cost is None else cost,
+                tokens=0 if cost == 0 and usage is None else tokens,
+                known=cost is not None,
+                why="" if finish is not None else f"not completed: {failure}"[:200],
+                model=model,
+                agent=self._state.agent,
+                user=self._state.user,
+                purpose=purpose,
+                usage=usage,
+            )
+        )
+        payment.counted = usage is not None
 
     async def reserve(
         self,
@@ -237,7 +282,7 @@ class Budget:
         known: bool = True,
     ) -> None:
         """Append how a request ended, and settle it in the ledger; `micro_usd` None: unknown."""
-        await self._owner.append(
+        await self._settled(
             BudgetSettlementEntry(
                 id=new_id(),
                 reservation=reserved.id,
@@ -250,7 +295,11 @@ class Budget:
                 user=self._state.user,
             )
         )
-        await self.settle_last()
+
+    async def _settled(self, entry: BudgetSettlementEntry) -> None:
+        await self._owner.append(entry)
+        if entry.reservation:
+            await self.settle_last()
 
     def cost_of_part(
         self, reserved: BudgetReservationEntry, size_tokens: int, output_tokens: int

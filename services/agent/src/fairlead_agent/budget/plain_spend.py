@@ -4,14 +4,15 @@ There is no log and no one to ask: a request that does not fit is refused. One t
 stays reserved for the day.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
 from fairlead_agent.budget.ledger import Ledgers, scope_of, today
 from fairlead_agent.budget.limits import Limit, Shortfall, plan
-from fairlead_agent.models.interface import Finish, ModelError, ModelRequest
+from fairlead_agent.budget.payment import Payment
+from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.pricing import MICRO, cost_of
 from fairlead_agent.models.table import ModelFacts
 from fairlead_common.protocol.budgets import Reservation, Settlement
@@ -26,8 +27,8 @@ _UNKNOWN_OUTPUT_TOKENS: Final = 32_000
 @asynccontextmanager
 async def spend_plain(
     ledgers: Ledgers, agent: str, usd_per_day: float | None, facts: ModelFacts, request: ModelRequest
-) -> AsyncIterator[tuple[ModelRequest, Callable[[Finish], None]]]:
-    """Reserve for a request and settle it after; gives the request to send, and what to call with its end.
+) -> AsyncIterator[Payment]:
+    """Reserve for a request and settle it after.
 
     Args:
         usd_per_day: the limit; None: there is none, and nothing is written.
@@ -35,9 +36,8 @@ async def spend_plain(
     Raises:
         ModelError: the limit is reached, or the price of the model is not known; nothing may be sent.
     """
-    finished: list[Finish] = []
     if usd_per_day is None:
-        yield request, finished.append
+        yield Payment(request)
         return
     scope, day, record = scope_of(agent), today(), new_id()
     size = (len(request.system) + sum(len(words_of(each)) for each in request.messages)) // _BYTES_PER_TOKEN
@@ -56,12 +56,14 @@ async def spend_plain(
     value = Reservation(micro_usd=planned.micro_usd, limit_micro_usd=round(usd_per_day * MICRO))
     if not await ledgers.reserve(scope, day, record, value):
         raise ModelError("fatal", Shortfall(limit, planned.micro_usd).why, code=BUDGET_REACHED)
-    cost: int | None = None
+    payment = Payment(replace(request, max_output_tokens=planned.output_tokens))
+    failure: BaseException | None = None
     try:
-        yield replace(request, max_output_tokens=planned.output_tokens), finished.append
-    except ModelError as error:
-        cost = None if error.uncertain else 0
+        yield payment
+    except BaseException as error:
+        failure = error
         raise
     finally:
-        cost = cost_of(finished[-1], facts) if finished else cost
+        cost = 0 if payment.is_free(failure) else None
+        cost = cost if payment.finish is None else cost_of(payment.finish, facts)
         await ledgers.settle(scope, day, record, Settlement(micro_usd=cost, known=cost is not None))

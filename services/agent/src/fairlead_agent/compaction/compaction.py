@@ -20,6 +20,7 @@ from fairlead_agent.compaction.summariser import Summariser, SummaryError, Writt
 from fairlead_agent.compaction.transcript import encoded_bytes, parts_of, said_text, shortened
 from fairlead_agent.models.window import Window
 from fairlead_agent.session.owner import Owner
+from fairlead_agent.session.run_choices import ModelChoice, chosen_model
 from fairlead_agent.turn.context import BYTES_PER_TOKEN, View, item_tokens
 from fairlead_common.config import AgentConfig
 from fairlead_common.protocol.branch_entries import (
@@ -123,7 +124,7 @@ class Compaction:
         elif (plan := self._plan(size, forced=True)) is None:
             await self._drop(request, "there is nothing to compact: the conversation is too short")
         else:
-            await self._compact(plan, "manual", size, profile, unwanted, request)
+            await self._compact(plan, "manual", profile, unwanted, request)
 
     async def make_room(self, size: RequestSize, profile: AgentConfig, unwanted: Callable[[], bool]) -> bool:
         """Shorten a conversation of which a request was too long. False: that cannot help.
@@ -144,7 +145,7 @@ class Compaction:
         plan = self._plan(size, forced=cause == "overflow", smaller=2**overflows)
         if plan is None or not _helps(plan, size):
             return False
-        await self._compact(plan, cause, size, profile, unwanted)
+        await self._compact(plan, cause, profile, unwanted)
         return True
 
     async def prepare(self, size: RequestSize, profile: AgentConfig) -> None:
@@ -165,7 +166,7 @@ class Compaction:
         if not self._failed.is_due(session, model, config):
             return
         try:
-            written = await self._ask(plan, size.model, profile, "")
+            written = await self._ask(plan, profile, "")
         except SummaryError as error:
             pause_s = self._failed.failed(session, model, config)
             log.info("summary_not_prepared", error=str(error), again_after_s=pause_s)
@@ -185,6 +186,7 @@ class Compaction:
                     tokens_after=_tokens(written.text) + plan.cut.kept,
                     by=written.by,
                     usage=written.usage,
+                    counted=written.counted,
                 )
             )
 
@@ -201,11 +203,11 @@ class Compaction:
         parts = list(parts_of(items, self._state.left_out, size.room))
         try:
             return await self._summariser.write(
-                parts, size.model, self._state.agent, profile, most, BRANCH_TASK
+                parts, self._choice(profile), self._state.agent, profile, most, BRANCH_TASK
             )
         except SummaryError as error:
-            log.warning("summary_failed", model=self._summariser.model(size.model), error=str(error))
-            return Written(plain_summary(items, "", most * BYTES_PER_TOKEN), "", error.usage)
+            log.warning("summary_failed", error=str(error))
+            return Written(plain_summary(items, "", most * BYTES_PER_TOKEN), "", error.usage, error.counted)
 
     def _prepared(self, size: RequestSize) -> CompactionPreparedEntry | None:
         """The summary that was prepared, if with it the next request fits."""
@@ -235,6 +237,7 @@ class Compaction:
                     tokens_after=prepared.tokens_after,
                     by=prepared.by,
                     cause=cause,
+                    counted=True,
                 )
             )
         log.info("prepared_summary_taken", tokens_after=prepared.tokens_after)
@@ -275,13 +278,12 @@ class Compaction:
         self,
         plan: _Plan,
         cause: CompactionCause,
-        size: RequestSize,
         profile: AgentConfig,
         unwanted: Callable[[], bool],
         request: CompactRequestEntry | None = None,
     ) -> None:
         instructions = request.instructions if request else ""
-        written = await self._unless(unwanted, self._write(plan, size.model, profile, instructions))
+        written = await self._unless(unwanted, self._write(plan, profile, instructions))
         if written is None:
             return
         state = self._state
@@ -305,6 +307,7 @@ class Compaction:
                 instructions=instructions,
                 request=request.id if request else "",
                 usage=written.usage,
+                counted=written.counted,
             )
             await self._owner.append_locked(entry)
         log.info(
@@ -322,16 +325,16 @@ class Compaction:
             return False
         return any(item.entry_id == plan.first_kept for item in state.items)
 
-    async def _write(self, plan: _Plan, model: str, profile: AgentConfig, instructions: str) -> Written:
+    async def _write(self, plan: _Plan, profile: AgentConfig, instructions: str) -> Written:
         """The summary with its sections; made without a model if that fails."""
         try:
-            return await self._ask(plan, model, profile, instructions)
+            return await self._ask(plan, profile, instructions)
         except SummaryError as error:
-            log.warning("summary_failed", model=self._summariser.model(model), error=str(error))
+            log.warning("summary_failed", error=str(error))
             text = plain_summary(plan.items, plan.earlier, self._left(plan))
-            return Written(self._with_sections(plan, text), "", error.usage)
+            return Written(self._with_sections(plan, text), "", error.usage, error.counted)
 
-    async def _ask(self, plan: _Plan, model: str, profile: AgentConfig, instructions: str) -> Written:
+    async def _ask(self, plan: _Plan, profile: AgentConfig, instructions: str) -> Written:
         """As `_write`, by a model.
 
         Raises:
@@ -340,8 +343,13 @@ class Compaction:
         parts = [f"Earlier summary:\n{plan.earlier}"] if plan.earlier else []
         parts += parts_of(plan.items, self._state.left_out, plan.room)
         most = self._left(plan) // BYTES_PER_TOKEN
-        written = await self._summariser.write(parts, model, self._state.agent, profile, most, instructions)
+        written = await self._summariser.write(
+            parts, self._choice(profile), self._state.agent, profile, most, instructions
+        )
         return written._replace(text=self._with_sections(plan, written.text))
+
+    def _choice(self, profile: AgentConfig) -> ModelChoice:
+        return chosen_model(self._state, profile, self._summariser.roles)
 
     def _with_sections(self, plan: _Plan, text: str) -> str:
         most = plan.summary_tokens * BYTES_PER_TOKEN

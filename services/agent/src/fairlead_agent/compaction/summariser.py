@@ -1,33 +1,30 @@
 """Has a model write the summary of a conversation, in as many requests as the conversation needs."""
 
-import asyncio
 from collections.abc import Sequence
-from functools import partial
+from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
-
-import structlog
 
 from fairlead_agent.budget.budget import Budget
 from fairlead_agent.budget.limits import BudgetReachedError
+from fairlead_agent.budget.payment import Payment
 from fairlead_agent.compaction.transcript import chunks_of, encoded_bytes
 from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.models.window import Window
+from fairlead_agent.session.run_choices import ModelChoice
 from fairlead_agent.turn.context import BYTES_PER_TOKEN
-from fairlead_agent.turn.side_request import Paid, SideModel
+from fairlead_agent.turn.fallbacks import models_for, models_of
+from fairlead_agent.turn.model_calls import ModelCalls, WholeReply, first_of
 from fairlead_common.config import AgentConfig, Config
-from fairlead_common.errors import InvalidInputError
+from fairlead_common.config.models import ModelRoles
 from fairlead_common.protocol.content import TextBlock, Usage, UserMessage
 from fairlead_common.service.live_config import LiveConfig
-
-log = structlog.get_logger()
 
 TIMEOUT_S: Final = 180.0  # of one request
 MIN_OUTPUT_TOKENS: Final = 4096
 MAX_SMALLER: Final = 3  # times that a request is halved which its provider finds too long
-_REPEATS: Final = 1  # of a request that failed in a way that may pass
-_PAUSE_S: Final = 1.0
 _FRAME_TOKENS: Final = 64  # of a request, beside its words
+_NOTHING: Final = Usage()
 
 SYSTEM: Final = """\
 You write summaries of conversations between a user and an assistant that works with tools. Your summary \
@@ -54,19 +51,27 @@ in the last part."""
 
 
 class Written(NamedTuple):
-    """A summary. `by`: the model that wrote it."""
+    """A summary.
+
+    Fields:
+        by: the model that wrote it.
+        usage: of the calls that it took, also of those that came to nothing.
+        counted: as in `CompactionEntry`; otherwise `usage` holds only what is not recorded elsewhere.
+    """
 
     text: str
     by: str
     usage: Usage
+    counted: bool = False
 
 
 class SummaryError(Exception):
-    """There is no usable summary. `usage`: what was paid for all the same."""
+    """There is no usable summary. `usage`, `counted`: as of `Written`."""
 
-    def __init__(self, why: str, usage: Usage) -> None:
+    def __init__(self, why: str, usage: Usage = _NOTHING, *, counted: bool = False) -> None:
         super().__init__(why)
         self.usage = usage
+        self.counted = counted
 
 
 class Summariser:
@@ -82,14 +87,19 @@ class Summariser:
         """The settings in effect."""
         return self._config.current
 
+    @property
+    def roles(self) -> ModelRoles:
+        """Which models do what, as configured now."""
+        return self.config.models.roles
+
     def model(self, own: str) -> str:
-        """Name of the model that writes for an agent with the model `own`."""
-        return self._config.current.models.roles.of("summary", own)
+        """Name of the model that writes first for an agent with the model `own`."""
+        return self.roles.of("summary", own)
 
     async def write(
         self,
         parts: Sequence[str],
-        own: str,
+        choice: ModelChoice,
         agent: str,
         profile: AgentConfig,
         max_tokens: int,
@@ -99,58 +109,79 @@ class Summariser:
 
         Args:
             parts: of the conversation, as `transcript.parts_of` makes them.
-            own: the agent's model. agent: its name.
+            choice: the session's model. agent: the name of its agent.
             task: what the summary should look at in particular.
 
         Raises:
-            SummaryError: the model fails, writes nothing or writes too much.
+            SummaryError: no model answers, or the first that does writes nothing or too much.
         """
-        name = self.model(own)
-        if name == "demo":
-            raise SummaryError("the demo model is scripted, and writes no summaries", Usage())
-        try:
-            await self._registry.look_up(name)
-            window = self._registry.window(name, profile if name == own else AgentConfig())
-        except InvalidInputError as error:
-            raise SummaryError(str(error), Usage()) from error
+        models = self.config.models
+        if self.model(choice.name) == "demo":
+            raise SummaryError("the demo model is scripted, and writes no summaries")
+        own = models_of(choice, profile)
 
-        paid = partial(self._budget.spend, agent, profile, name, purpose="compaction")
-        writing = _Writing(self._registry, name, window, paid, max_tokens, task)
+        def pay(name: str, request: ModelRequest) -> AbstractAsyncContextManager[Payment]:
+            return self._budget.spend(agent, profile, name, request, "compaction")
+
+        calls = ModelCalls(self._registry, pay, self._budget.session, models.retries)
+        sums = _Sums()
+
+        async def ask(name: str, behind: int) -> Written:
+            await self._registry.look_up(name)
+            window = self._registry.window(name, profile if name in own else AgentConfig())
+            writing = _Writing(calls, sums, name, window, max_tokens, task, behind)
+            return Written(await writing.all(parts), name, *sums.told)
+
+        names = models_for("summary", choice, profile, self.roles)
         try:
-            text = await writing.all(parts)
-        except (ModelError, InvalidInputError, BudgetReachedError, TimeoutError) as error:
-            why = str(error) or f"no answer within {TIMEOUT_S:g} s"
-            raise SummaryError(why[:300], writing.usage) from error
-        if not text:
-            raise SummaryError("the model wrote nothing", writing.usage)
-        if (tokens := encoded_bytes(text) // BYTES_PER_TOKEN) > max_tokens:
-            why = f"the summary has {tokens} tokens, at most {max_tokens} are of use"
-            raise SummaryError(why, writing.usage)
-        return Written(text, name, writing.usage)
+            return await first_of(self._registry, names, ask, also_overflow=True)
+        except (ModelError, BudgetReachedError, _UselessError) as error:
+            usage, counted = sums.told
+            raise SummaryError(str(error)[:300], usage, counted=counted) from error
+
+
+class _UselessError(Exception):
+    """What a model wrote is no usable summary; another one is not asked."""
+
+
+class _Sums:
+    """The usage of calls: recorded elsewhere, or not."""
+
+    def __init__(self) -> None:
+        self._all = self._not_counted = Usage()
+        self._counted = True
+
+    def add(self, reply: WholeReply) -> None:
+        self._all = self._all.plus(reply.usage)
+        if not reply.counted:
+            self._counted, self._not_counted = False, self._not_counted.plus(reply.usage)
+
+    @property
+    def told(self) -> tuple[Usage, bool]:
+        """`usage` and `counted` of `Written`."""
+        return (self._all, True) if self._counted else (self._not_counted, False)
 
 
 class _Writing:
-    """One summary by one model. `usage`: of all its requests that were answered."""
+    """One summary by one model, behind which so many others are asked if it does not answer."""
 
     def __init__(
         self,
-        registry: Registry,
+        calls: ModelCalls,
+        sums: _Sums,
         name: str,
         window: Window,
-        paid: Paid,
         max_tokens: int,
         task: str,
+        behind: int,
     ) -> None:
-        self._model = SideModel(registry, name, paid)
-        self._registry = registry
+        self._calls = calls
+        self._sums = sums
         self._name = name
         self._window = window
         self._max_tokens = max_tokens
         self._asked = _asked(max_tokens, task)
-
-    @property
-    def usage(self) -> Usage:
-        return self._model.usage
+        self._behind = behind
 
     async def all(self, parts: Sequence[str]) -> str:
         frame = encoded_bytes(SYSTEM) + encoded_bytes(self._asked) + _FRAME_TOKENS * BYTES_PER_TOKEN
@@ -172,32 +203,30 @@ class _Writing:
         text = ""
         for chunk in chunks:
             if encoded_bytes(text) // BYTES_PER_TOKEN > self._max_tokens:
-                raise ModelError("fatal", f"the summary of a part has more than {self._max_tokens} tokens")
+                raise _UselessError(f"the summary of a part has more than {self._max_tokens} tokens")
             earlier = f"Earlier summary:\n{text}\n\n" if text else ""
             words = f"<conversation>\n{earlier}{chunk}\n</conversation>\n\n{self._asked}"
-            text = await self._repeated(words)
+            text = await self._call(words)
+        if not text:
+            raise _UselessError("the model wrote nothing")
+        if (tokens := encoded_bytes(text) // BYTES_PER_TOKEN) > self._max_tokens:
+            raise _UselessError(f"the summary has {tokens} tokens, at most {self._max_tokens} are of use")
         return text
 
-    async def _repeated(self, words: str) -> str:
-        for left in reversed(range(_REPEATS + 1)):
-            try:
-                async with asyncio.timeout(TIMEOUT_S):
-                    return await self._model.words(self._request(words))
-            except ModelError as error:
-                if error.kind != "retryable" or not left:
-                    raise
-                log.info("summary_repeated", model=self._name, error=str(error)[:300])
-            await asyncio.sleep(_PAUSE_S)
-        raise AssertionError("the last attempt returns or raises")
+    async def _call(self, words: str) -> str:
+        reply = await self._calls.one(self._name, self._request(words), TIMEOUT_S, self._behind)
+        self._sums.add(reply)
+        if reply.finish.stop_reason == "length":
+            raise _UselessError("the summary is not complete: length")
+        return reply.text.strip()
 
     def _request(self, words: str) -> ModelRequest:
-        _, bare = self._registry.resolve(self._name)
         needed = (encoded_bytes(SYSTEM) + encoded_bytes(words)) // BYTES_PER_TOKEN + _FRAME_TOKENS
         room = self._window.room(needed)
         # More than is of use: models that think before they write count their thoughts.
         most = min(room, max(2 * self._max_tokens, MIN_OUTPUT_TOKENS), self._window.output or room)
         return ModelRequest(
-            model=bare,
+            model=self._name,
             messages=[UserMessage(content=[TextBlock(text=words)])],
             system=SYSTEM,
             max_output_tokens=most,

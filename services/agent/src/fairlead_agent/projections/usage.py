@@ -19,7 +19,7 @@ from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.objects import Objects
 from fairlead_common.errors import BadMessageError, ConflictError, NotFoundError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.branch_entries import CompactionEntry
+from fairlead_common.protocol.branch_entries import CompactionEntry, CompactionPreparedEntry
 from fairlead_common.protocol.content import AssistantMessage, Usage
 from fairlead_common.protocol.entries import BudgetSettlementEntry, Entry, MessageEntry
 from fairlead_common.protocol.usage import POSITION, DayUsage, UsagePosition, UsageRow
@@ -30,6 +30,7 @@ log = structlog.get_logger()
 
 PERIOD_S: Final = 5.0
 WITHIN_S: Final = 2.0
+NOTHING: Final = Usage()
 AT_ONCE: Final = 1000  # records between two writes
 _SIGNS: Final = (b'"assistant"', b'"budget_settlement"', b'"compaction"')  # in what counts
 
@@ -128,12 +129,14 @@ def usage_of(entry: Entry) -> UsageRow | None:
             cost = message.cost_micro_usd
             row = UsageRow(agent=entry.agent, model=message.model, user=entry.user)
             return _row(message.usage, cost if cost is not None else micro(message.usage.cost_usd), row)
-        case CompactionEntry(usage=usage, by=by) if by:
+        case CompactionEntry(usage=usage, by=by) | CompactionPreparedEntry(usage=usage, by=by) if (
+            by and usage != NOTHING and not entry.counted
+        ):
             return _row(usage, micro(usage.cost_usd), UsageRow(model=by))
-        case BudgetSettlementEntry(known=False):
-            return UsageRow(
-                agent=entry.agent, model=entry.model, user=entry.user, unknown_micro_usd=entry.micro_usd
-            )
+        case BudgetSettlementEntry(usage=usage) if usage is not None or not entry.known:
+            unknown = 0 if entry.known else entry.micro_usd
+            row = UsageRow(agent=entry.agent, model=entry.model, user=entry.user, unknown_micro_usd=unknown)
+            return row if usage is None else _row(usage, entry.micro_usd - unknown, row)
         case _:
             return None
 

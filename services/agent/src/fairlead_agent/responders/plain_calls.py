@@ -1,7 +1,7 @@
 """Calls a model for the gateway, which has no keys: one request without tools, session or memory."""
 
 import asyncio
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager
 from itertools import takewhile
 from typing import Final
 
@@ -9,10 +9,12 @@ import msgspec
 import structlog
 
 from fairlead_agent.budget.ledger import Ledgers
+from fairlead_agent.budget.payment import Payment
 from fairlead_agent.budget.plain_spend import spend_plain
-from fairlead_agent.models.interface import Finish, ModelBackend, ModelError, ModelRequest, TextPiece
-from fairlead_agent.models.pricing import priced
+from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.registry import Registry
+from fairlead_agent.turn.model_calls import ModelCalls
+from fairlead_agent.turn.streamed_reply import readable
 from fairlead_common.bus import Bus
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol import subjects
@@ -83,7 +85,7 @@ class PlainCalls:
             return
         self._replies[call.id] = [delivery.reply]
         try:
-            answer = _encoded(await self._within_limits(call))
+            answer = msgspec.json.encode(await self._within_limits(call))
             for reply in self._replies[call.id]:
                 await self._bus.emit(reply, answer)
         finally:
@@ -97,9 +99,9 @@ class PlainCalls:
             async with asyncio.timeout(call.timeout_s), self._room:
                 return await self._call(call)
         except ModelError as error:
-            return PlainAnswer(error=str(error), error_code=error.code)
+            return PlainAnswer(error=readable(str(error)), error_code=error.code)
         except InvalidInputError as error:
-            return PlainAnswer(error=str(error), error_code="model_request_refused")
+            return PlainAnswer(error=readable(str(error)), error_code="model_request_refused")
         except TimeoutError:
             text = f"the model did not answer within {call.timeout_s:g} s"
             return PlainAnswer(error=text, error_code="model_unavailable")
@@ -113,36 +115,26 @@ class PlainCalls:
         profile = self._config.current.agent(call.agent)
         if profile is None:
             raise InvalidInputError("agent", f"{call.agent!r} is not configured")
-        name = self._config.current.gateway.openai.task_model or profile.model
-        model, bare = self._registry.resolve(name)
+        config = self._config.current
+        wanted = config.gateway.openai.task_model or profile.model
         system, messages = _conversation(call.messages)
         request = ModelRequest(
-            model=bare,
+            model="",
             messages=messages,
             system=system,
             temperature=profile.temperature,
             max_output_tokens=call.max_output_tokens or profile.max_output_tokens,
         )
-        facts, limit = self._registry.facts(name), profile.budget.usd_per_day
-        async with spend_plain(self._ledgers, call.agent, limit, facts, request) as (allowed, ended):
-            words, finish = await _read(model, allowed)
-            ended(finish)
-        usage, _ = priced(finish, facts)
-        return PlainAnswer(text="".join(words), model=name, stop_reason=finish.stop_reason, usage=usage)
 
+        def pay(name: str, asked: ModelRequest) -> AbstractAsyncContextManager[Payment]:
+            facts, limit = self._registry.facts(name), profile.budget.usd_per_day
+            return spend_plain(self._ledgers, call.agent, limit, facts, asked)
 
-async def _read(model: ModelBackend, request: ModelRequest) -> tuple[list[str], Finish]:
-    """The words of a reply, and its end."""
-    words: list[str] = []
-    finish = Finish("stop")
-    async with aclosing(model.stream(request)) as stream:  # type: ignore[type-var] # a generator in all back ends
-        async for pieces in stream:
-            for piece in pieces:
-                if isinstance(piece, TextPiece):
-                    words.append(piece.text)
-                elif isinstance(piece, Finish):
-                    finish = piece
-    return words, finish
+        calls = ModelCalls(self._registry, pay, f"plain {call.agent}", config.models.retries)
+        models = (wanted, profile.model, *profile.fallbacks)
+        reply = await calls.first(models, lambda _: request, call.timeout_s)
+        stop = reply.finish.stop_reason
+        return PlainAnswer(text=reply.text, model=reply.model, stop_reason=stop, usage=reply.usage)
 
 
 def _conversation(messages: list[PlainMessage]) -> tuple[str, list[Message]]:
@@ -156,12 +148,3 @@ def _conversation(messages: list[PlainMessage]) -> tuple[str, list[Message]]:
         else:
             rest.append(UserMessage(content=[text]))
     return "\n\n".join(message.content for message in begin), rest
-
-
-def _encoded(answer: PlainAnswer) -> bytes:
-    """The answer on the wire; half a surrogate pair, which a model's JSON may hold, becomes a `?`."""
-    try:
-        return msgspec.json.encode(answer)
-    except UnicodeEncodeError:
-        text = answer.text.encode("utf-8", "replace").decode()
-        return msgspec.json.encode(msgspec.structs.replace(answer, text=text))

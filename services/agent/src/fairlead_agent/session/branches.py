@@ -69,6 +69,7 @@ class Branches:
                     summary=summary.text,
                     model=summary.by,
                     usage=summary.usage,
+                    counted=summary.counted,
                 )
             )
             if self._state.lacks_history:

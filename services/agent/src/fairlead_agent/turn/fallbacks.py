@@ -1,10 +1,11 @@
 """The models that are asked one after the other in a turn, until one answers."""
 
-from typing import Final
+from typing import Final, Literal
 
 from fairlead_agent.models.interface import ModelError
 from fairlead_agent.session.run_choices import ModelChoice
 from fairlead_common.config import AgentConfig
+from fairlead_common.config.models import ModelRoles
 from fairlead_common.protocol.custom_entries import MODEL_FALLBACK
 from fairlead_common.protocol.entries import CustomEntry
 from fairlead_common.protocol.ids import new_id
@@ -25,6 +26,13 @@ def models_of(choice: ModelChoice, profile: AgentConfig) -> list[str]:
     """The models of a turn, in order. One that somebody asked for stands alone."""
     behind = () if choice.is_explicit else profile.fallbacks
     return list(dict.fromkeys((choice.name, *behind)))
+
+
+def models_for(
+    role: Literal["summary", "title"], choice: ModelChoice, profile: AgentConfig, roles: ModelRoles
+) -> list[str]:
+    """The models that write summaries or titles for a session: that of the role, then those of a turn."""
+    return list(dict.fromkeys((roles.of(role, choice.name), *models_of(choice, profile))))
 
 
 def may_pass_on(error: ModelError) -> bool:

@@ -2,7 +2,6 @@
 
 import asyncio
 import fnmatch
-import random
 
 import structlog
 
@@ -10,8 +9,8 @@ from fairlead_agent.budget.budget import Budget, Spend
 from fairlead_agent.compaction.compaction import RequestSize
 from fairlead_agent.models.families import family
 from fairlead_agent.models.interface import ModelBackend, ModelError, ModelRequest
-from fairlead_agent.models.mending import MAX_MENDS, mended
 from fairlead_agent.models.registry import Registry
+from fairlead_agent.models.sending import pause_s, send
 from fairlead_agent.models.window import Window
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.run_choices import chosen_model, chosen_thinking
@@ -39,7 +38,6 @@ from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()
 
-MAX_RETRY_DELAY_S = 30.0
 MAX_ASKED_DELAY_S = 120.0  # of a wait that the provider asks for; for longer ones the run is parked
 
 
@@ -139,7 +137,7 @@ class ModelTurn:
                 spend = await self._reserved(agent, profile, model_name, request[0])
             reply = StreamedReply(new_id(), request[1], request[2])
             try:
-                await self._read_mended(model_name, spend.request, reply)
+                await self._read(model_name, spend.request, reply)
             except ModelError as error:
                 is_long_wait = (error.retry_after_s or 0) > MAX_ASKED_DELAY_S
                 is_last = error.kind != "retryable" or is_long_wait or attempt >= retries
@@ -309,36 +307,20 @@ class ModelTurn:
             )
         raise ModelError("overflow", text)
 
-    async def _read_mended(self, model_name: str, request: ModelRequest, reply: StreamedReply) -> None:
+    async def _read(self, model_name: str, request: ModelRequest, reply: StreamedReply) -> None:
         """Read the reply to the request, or to one that goes without what the model refused of it.
 
         Raises:
             ModelError: the model does not answer that either.
         """
-        mends = self._registry.mending.of(model_name)
-        for left in reversed(range(MAX_MENDS + 1)):
-            try:
-                await self._read(model_name, mended(request, mends), reply)
-            except ModelError as error:
-                learnt = self._registry.mending.learnt(model_name, request, mends, error)
-                if learnt is None or not left or reply.first_piece_ms is not None or self._interrupted:
-                    raise
-                log.info("request_mended", model=model_name, error=str(error)[:300])
-                mends = learnt
-            else:
-                return
 
-    async def _read(self, model_name: str, request: ModelRequest, reply: StreamedReply) -> None:
-        while True:
-            model, key = await self._registry.for_session(model_name, self._owner.session)
-            try:
-                await self._stream(model, model_name, request, reply)
-            except ModelError as error:
-                is_begun = reply.first_piece_ms is not None or self._interrupted
-                if not await self._registry.refused(key, error) or is_begun:
-                    raise
-            else:
-                return
+        def is_begun() -> bool:
+            return reply.first_piece_ms is not None or self._interrupted
+
+        async def stream(model: ModelBackend, sent: ModelRequest) -> None:
+            await self._stream(model, model_name, sent, reply)
+
+        await send(self._registry, model_name, self._owner.session, request, stream, is_begun)
 
     async def _stream(
         self, model: ModelBackend, model_name: str, request: ModelRequest, reply: StreamedReply
@@ -350,9 +332,7 @@ class ModelTurn:
             self._streaming = None
 
     async def _pause(self, error: ModelError, attempt: int) -> None:
-        delay_s = min(0.5 * 2**attempt, MAX_RETRY_DELAY_S) * random.uniform(0.8, 1.2)  # noqa: S311
-        delay_s = max(delay_s, error.retry_after_s or 0)
-        delay_s = round(delay_s, 2)
+        delay_s = pause_s(error, attempt)
         log.warning("model_retry", attempt=attempt + 1, delay_s=delay_s, error=str(error)[:300])
         await self._owner.show(
             Retry(

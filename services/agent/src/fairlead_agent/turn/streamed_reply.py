@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
@@ -32,9 +33,10 @@ from fairlead_common.protocol.content import (
 )
 from fairlead_common.protocol.events import Delta
 
+BROKEN_OFF: Final = "The model's reply broke off before its end."
 MAX_RAW_CHARS = 65536  # of arguments that are no JSON object, kept in the log
 
-_FAILURES: dict[Failure, str] = {
+FAILURES: dict[Failure, str] = {
     "content_filter": "The provider's content filter stopped this reply.",
     "refusal": "The model refused to answer.",
     "reply_paused": "The provider paused this reply before it was complete.",
@@ -98,7 +100,7 @@ class StreamedReply:
             self.first_piece_ms = self._elapsed_ms()
         match piece:
             case TextPiece(text):
-                text = _readable(text)
+                text = readable(text)
                 return Delta(type="text_delta", index=self._extend("text", text), text=text)
             case ThinkingPiece():
                 return self._think(piece)
@@ -120,7 +122,7 @@ class StreamedReply:
             ModelError: the back end ended the reply without it.
         """
         if not self._finished:
-            raise ModelError("retryable", "The model's reply broke off before its end.")
+            raise ModelError("retryable", BROKEN_OFF)
 
     @property
     def size_chars(self) -> int:
@@ -141,12 +143,12 @@ class StreamedReply:
     def _think(self, piece: ThinkingPiece) -> Delta | None:
         self._thought_ms = self._elapsed_ms()
         if piece.redacted is not None:
-            self._blocks.append(_Block("thinking", redacted=_readable(piece.redacted), done=True))
+            self._blocks.append(_Block("thinking", redacted=readable(piece.redacted), done=True))
             return None
-        text = _readable(piece.text)
+        text = readable(piece.text)
         index = self._extend("thinking", text)
         if piece.signature:  # it ends its block: what comes after has a signature of its own
-            self._blocks[index].signature = _readable(piece.signature)
+            self._blocks[index].signature = readable(piece.signature)
             self._blocks[index].done = True
         return Delta(type="thinking_delta", index=index, text=text) if text else None
 
@@ -161,8 +163,8 @@ class StreamedReply:
     # -- tool calls ----------------------------------------------------------
 
     def _call(self, given: ToolCallPiece) -> Delta:
-        name, provider_id = (None if each is None else _readable(each) for each in (given.name, given.id))
-        piece = ToolCallPiece(given.index, _readable(given.arguments), provider_id, name)
+        name, provider_id = (None if each is None else readable(each) for each in (given.name, given.id))
+        piece = ToolCallPiece(given.index, readable(given.arguments), provider_id, name)
         index = self._last_call if piece.index is None else self._calls.get(piece.index)
         is_new = index is None or self._opens_another(self._blocks[index], piece)
         if index is None or is_new:
@@ -248,7 +250,7 @@ class StreamedReply:
             stop_reason=stop,
             usage=usage,
             cost_micro_usd=cost,
-            error=_FAILURES[failure] if failure else None,
+            error=FAILURES[failure] if failure else None,
             error_code=failure,
             duration_ms=self._elapsed_ms(),
             first_token_ms=self.first_piece_ms,
@@ -281,7 +283,7 @@ def _provider(model: str, block: _Block) -> ProviderItems | None:
     )
 
 
-def _readable(text: str) -> str:
+def readable(text: str) -> str:
     """The text as a log can hold it: halves of surrogate pairs, which other services' JSON may have, go."""
     if text.isascii():
         return text

@@ -318,12 +318,14 @@ export interface BudgetReservationEntry {
 }
 
 /**
- * What a reservation cost that no reply in the log accounts for.
+ * What a request to a model cost that no reply in the log accounts for.
  *
  * Fields:
+ *     reservation: empty: no budget holds for the session, and nothing was reserved.
  *     known: the cost is known; otherwise it is the most that it can have been.
  *     why: what became of the request.
  *     model, agent, user: whose usage it is.
+ *     purpose: of a call that is no turn: `compaction`, `title`. usage: of its reply, if there was one.
  */
 export interface BudgetSettlementEntry {
   type: "budget_settlement";
@@ -341,6 +343,8 @@ export interface BudgetSettlementEntry {
   model?: string;
   agent?: string;
   user?: string;
+  purpose?: string;
+  usage?: Usage | null;
 }
 
 /** The stored log up to `seq` was sent; what follows is live. */
@@ -452,7 +456,8 @@ export interface CompactRequestEntry {
  *     tokens_before, tokens_after: about, of the conversation.
  *     by: name of the model that wrote the summary; empty: it was made without one.
  *     cause: why. instructions: of the person who asked for it. request: the `compact_request`, if one did.
- *     usage: of the call that wrote the summary.
+ *     usage: of the calls that wrote the summary.
+ *     counted: each of them is in the log by itself, as a `budget_settlement`; sums leave `usage` out.
  */
 export interface CompactionEntry {
   type: "compaction";
@@ -473,6 +478,7 @@ export interface CompactionEntry {
   instructions?: string;
   request?: string;
   usage?: Usage;
+  counted?: boolean;
 }
 
 /**
@@ -496,6 +502,7 @@ export interface CompactionPreparedEntry {
   tokens_after?: number;
   by?: string;
   usage?: Usage;
+  counted?: boolean;
 }
 
 /** The model is shown again what the summary of the entry `compaction` stood for. */
@@ -1285,7 +1292,8 @@ export interface NavigateBody {
  *     request: the `branch_request` that it carries out.
  *     action: of that request. After `edit` its content is said, after `regenerate` the model is asked.
  *     summary: of the branch that is left; the model is shown it. Empty: none.
- *     usage: of the call that wrote the summary. model: that wrote it.
+ *     usage: of the calls that wrote the summary. model: that wrote it.
+ *     counted: as in `CompactionEntry`.
  */
 export interface NavigateEntry {
   type: "navigate";
@@ -1302,6 +1310,7 @@ export interface NavigateEntry {
   summary?: string;
   model?: string;
   usage?: Usage;
+  counted?: boolean;
 }
 
 /** Body of `POST /api/cron/jobs` and of a preview: the job as in docs/scheduling.md, and a key. */
