@@ -65,6 +65,12 @@ def editor(_: FairleadUp, tab: Tab) -> None:
     expect(tab.page.get_by_role("dialog").get_by_role("status").get_by_role("listitem")).to_have_count(5)
 
 
+def credential(_: FairleadUp, tab: Tab) -> None:
+    tab.go("/settings")
+    tab.page.get_by_role("button", name="Store a credential").click()
+    tab.page.get_by_role("dialog").get_by_label("Name").fill("Not a name")
+
+
 PAGES = {
     "new": at("/", "What should be done?"),
     "asks": asks,
@@ -73,6 +79,8 @@ PAGES = {
     "schedules": at("/schedules", "Schedules"),
     "editor": editor,
     "executors": at("/executors", "Executors"),
+    "usage": at("/usage", "Usage"),
+    "settings": credential,
     "unknown": at("/no/such/page", "Page not found"),
 }
 

@@ -56,7 +56,19 @@ def test_a_known_tag_is_answered_with_not_modified_and_no_body(files: Files) -> 
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/s/abc", "/approvals", "/approvals/", "", "/login", "/schedules", "/executors"]
+    "path",
+    [
+        "/",
+        "/s/abc",
+        "/approvals",
+        "/approvals/",
+        "",
+        "/login",
+        "/schedules",
+        "/executors",
+        "/usage",
+        "/settings",
+    ],
 )
 def test_routes_of_the_application_get_its_page_which_is_asked_for_each_time(files: Files, path: str) -> None:
     reply = ask(files, path)

@@ -31,7 +31,8 @@ _REVALIDATE: Final = "no-cache"
 
 # The application's own routes, as its `routes.tsx` has them. Whatever else is asked for is absent: a program
 # (a scraper of `/metrics`) sees it by the status, a person by what the application shows.
-_ROUTES: Final = re.compile(r"/?|/(?:login|approvals|schedules|executors|s/[A-Za-z0-9_-]{1,64})/?")
+_PAGES: Final = "login|approvals|schedules|executors|usage|settings"
+_ROUTES: Final = re.compile(rf"/?|/(?:{_PAGES}|s/[A-Za-z0-9_-]{{1,64}})/?")
 
 _NOT_BUILT: Final = b"""<!doctype html><html lang="en">
 <head><meta charset="utf-8"><title>Fairlead</title></head>

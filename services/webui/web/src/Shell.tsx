@@ -18,6 +18,8 @@ import styles from "./Shell.module.css";
 const Approvals = lazy(() => import("./approvals/Approvals").then((m) => ({ default: m.Approvals })));
 const Schedules = lazy(() => import("./schedules/Schedules").then((m) => ({ default: m.Schedules })));
 const Executors = lazy(() => import("./executors/Executors").then((m) => ({ default: m.Executors })));
+const Usage = lazy(() => import("./usage/Usage").then((m) => ({ default: m.Usage })));
+const Settings = lazy(() => import("./settings/Settings").then((m) => ({ default: m.Settings })));
 const SessionSettings = lazy(() => import("./sessions/SessionSettings").then((m) => ({ default: m.SessionSettings })));
 const Palette = lazy(() => import("./palette/Palette").then((m) => ({ default: m.Palette })));
 const KeysHelp = lazy(() => import("./palette/KeysHelp").then((m) => ({ default: m.KeysHelp })));
@@ -58,6 +60,8 @@ export function Shell({ me }: { me: Me }) {
             {route.page === "approvals" && <Approvals onMenu={() => setDrawer(true)} />}
             {route.page === "schedules" && <Schedules onMenu={() => setDrawer(true)} />}
             {route.page === "executors" && <Executors onMenu={() => setDrawer(true)} />}
+            {route.page === "usage" && <Usage onMenu={() => setDrawer(true)} />}
+            {route.page === "settings" && <Settings me={me} onMenu={() => setDrawer(true)} />}
             {route.page === "unknown" && <Unknown onMenu={() => setDrawer(true)} />}
           </Suspense>
         </Guard>

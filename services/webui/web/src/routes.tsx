@@ -7,6 +7,8 @@ export type Route =
   | { page: "approvals" }
   | { page: "schedules" }
   | { page: "executors" }
+  | { page: "usage" }
+  | { page: "settings" }
   | { page: "unknown" };
 
 /** The page that an address names. */
@@ -15,6 +17,8 @@ export function toRoute(path: string): Route {
   if (path === "/approvals") return { page: "approvals" };
   if (path === "/schedules") return { page: "schedules" };
   if (path === "/executors") return { page: "executors" };
+  if (path === "/usage") return { page: "usage" };
+  if (path === "/settings") return { page: "settings" };
   const session = /^\/s\/([A-Za-z0-9_-]{1,64})$/.exec(path)?.[1];
   return session ? { page: "session", id: session } : { page: "unknown" };
 }

@@ -109,6 +109,8 @@ function actionsFor(route: Route, sandbox: string | undefined): Choice[] {
     { id: "approvals", label: "Approvals", hint: "", act: () => navigate("/approvals") },
     { id: "schedules", label: "Schedules", hint: "", act: () => navigate("/schedules") },
     { id: "executors", label: "Executors", hint: "", act: () => navigate("/executors") },
+    { id: "usage", label: "Usage and cost", hint: "", act: () => navigate("/usage") },
+    { id: "application-settings", label: "Settings: credentials", hint: "", act: () => navigate("/settings") },
   ];
   if (route.page === "session") {
     const { id } = route;

@@ -76,6 +76,22 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
       >
         <Icon name="server" /> Executors
       </Link>
+      <Link
+        to="/usage"
+        className={styles.link}
+        aria-current={route.page === "usage" ? "page" : undefined}
+        onFollow={onPick}
+      >
+        <Icon name="chart" /> Usage
+      </Link>
+      <Link
+        to="/settings"
+        className={styles.link}
+        aria-current={route.page === "settings" ? "page" : undefined}
+        onFollow={onPick}
+      >
+        <Icon name="sliders" /> Settings
+      </Link>
       <div className={styles.list} {...aim}>
         {groups(still, now).map(([name, sessions]) => (
           <section key={name} aria-label={name}>

@@ -57,4 +57,4 @@ export function cost({ cost_usd = 0, unpriced_replies = 0 }: { cost_usd?: number
   return known ? `${known} + $?` : "$?";
 }
 
-export const plural = (n: number, one: string): string => `${n} ${one}${n === 1 ? "" : "s"}`;
+export const plural = (n: number, one: string, many = `${one}s`): string => `${n} ${n === 1 ? one : many}`;
