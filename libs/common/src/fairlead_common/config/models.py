@@ -84,11 +84,13 @@ class ModelEntry(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ModelRoles(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Models for work beside the conversation; empty: the agent's own model.
+    """Models for work beside the conversation; empty: the agent's own model, and no titles.
 
     Fields:
         cheap: for `summary` and `title` if they are empty.
-        summary: of what no longer fits into the window. title: of a session. plan: of the work mode `plan`.
+        summary: of what no longer fits into the window. plan: of the work mode `plan`.
+        title: of a session, written by this model or `cheap` alone; a session is named by its first words
+            else.
     """
 
     cheap: ModelName = ""

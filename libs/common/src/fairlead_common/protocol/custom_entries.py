@@ -18,6 +18,8 @@ DELIVERY: Final = "delivery"
 BUDGET_WARNING: Final = "budget_warning"
 # Data: level. Thinking level from here on.
 THINKING: Final = "thinking"
+# Data: after, the run after which it was. A model is asked for a title of the session.
+TITLE_REQUESTED: Final = "title_requested"
 
 # Data: model, fallback, text. From here on a fallback answers in this run, since the wanted model does not.
 MODEL_FALLBACK: Final = "model_fallback"

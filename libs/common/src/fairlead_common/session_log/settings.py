@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from fairlead_common.protocol.custom_entries import THINKING
+from fairlead_common.protocol.custom_entries import THINKING, TITLE_REQUESTED
 from fairlead_common.protocol.entries import (
     CustomEntry,
     Entry,
@@ -22,6 +22,7 @@ class Settings:
         placement: of its workspace; None: where the agent's is. placements: all that it ever had.
         deny: rules of this session alone. work_mode: instead of the profile's.
         title_by: who gave the title: `person`, `model`, or empty for the first words of the conversation.
+        title_requests: how often a model was asked for one. title_asked_after: the run before the last time.
         pinned, archived: how lists show it.
     """
 
@@ -36,6 +37,8 @@ class Settings:
     source: str = ""
     title: str = ""
     title_by: str = ""
+    title_requests: int = 0
+    title_asked_after: str = ""
     pinned: bool = False
     archived: bool = False
     thinking: str = ""
@@ -53,6 +56,9 @@ class Settings:
                 self.agent = entry.agent
             case CustomEntry(name=name) if name == THINKING:
                 self.thinking = str(entry.data.get("level", ""))
+            case CustomEntry(name=name) if name == TITLE_REQUESTED:
+                self.title_requests += 1
+                self.title_asked_after = str(entry.data.get("after", ""))
             case _:
                 return
 

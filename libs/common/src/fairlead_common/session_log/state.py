@@ -18,6 +18,7 @@ from fairlead_common.protocol.custom_entries import (
     MODEL_FALLBACK,
     SYSTEM_PREFIX,
     THINKING,
+    TITLE_REQUESTED,
 )
 from fairlead_common.protocol.entries import (
     ApprovalEntry,
@@ -36,6 +37,7 @@ from fairlead_common.protocol.entries import (
     QueuedEntry,
     RunEndEntry,
     RunStartEntry,
+    SessionInfoEntry,
     ToolListEntry,
 )
 from fairlead_common.session_log.branch_fold import BranchFold
@@ -322,7 +324,9 @@ def _is_shown(entry: Entry) -> bool:
         case DroppedEntry():
             return bool(entry.items)
         case CustomEntry():
-            return entry.name not in SILENT
+            return entry.name not in SILENT and entry.name != TITLE_REQUESTED
+        case SessionInfoEntry():
+            return entry.title_by != "model"
         case ToolListEntry() | HookDecisionEntry() | HookContextEntry() | CompactionPreparedEntry():
             return False
         case BudgetReservationEntry() | BudgetSettlementEntry():

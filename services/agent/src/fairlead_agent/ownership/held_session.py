@@ -34,6 +34,7 @@ from fairlead_agent.session.mailbox import Mailbox
 from fairlead_agent.session.next_step import RunLimits
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.timers import drop_timers
+from fairlead_agent.session.titles import Titles
 from fairlead_agent.tools.calls import HandOverError, ToolCalls
 from fairlead_agent.tools.catalog import Catalog
 from fairlead_agent.tools.placement import WorkspacePlaces
@@ -313,6 +314,7 @@ class HeldSession:
         compaction = Compaction(
             owner, Summariser(shared.registry, shared.config, budget), shared.failed_preparations
         )
+        titles = Titles(owner, shared.registry, shared.config, budget)
         loop = AgentLoop(
             owner,
             mailbox,
@@ -322,6 +324,7 @@ class HeldSession:
             shared.catalog,
             shared.config,
             hooks,
+            titles,
             shared.worker,
         )
         known = set(owner.state.settled_approvals)  # by an earlier owner
@@ -338,7 +341,7 @@ class HeldSession:
             async with asyncio.TaskGroup() as tasks:
                 pumping = tasks.create_task(self._pump(owner, mailbox, turn), name="mail")
                 try:
-                    await self._serve_until_cold(owner, loop, update_list, tasks)
+                    await self._serve_until_cold(owner, loop, titles, update_list, tasks)
                 except HandOverError as error:
                     await owner.append(CustomEntry(id=new_id(), name=HANDED_OVER))
                     failure = error
@@ -371,7 +374,12 @@ class HeldSession:
             self._interrupt_what_must_end(owner, turn)
 
     async def _serve_until_cold(
-        self, owner: Owner, loop: AgentLoop, update_list: UpdateList, tasks: asyncio.TaskGroup
+        self,
+        owner: Owner,
+        loop: AgentLoop,
+        titles: Titles,
+        update_list: UpdateList,
+        tasks: asyncio.TaskGroup,
     ) -> None:
         """Work whenever there is something to do, until the session was idle for `WARM_S` or is deleted."""
         snapshots, keeping = self._shared.snapshots, None
@@ -380,6 +388,7 @@ class HeldSession:
             while not owner.state.deleting:
                 if (keeping is None or keeping.done()) and snapshots.is_due(owner.state):
                     keeping = tasks.create_task(snapshots.keep(owner.state), name="snapshot")
+                titles.begin(tasks)
                 # It ends as soon as there is work.
                 preparing = tasks.create_task(loop.prepare(), name="prepare")
                 preparing.add_done_callback(lambda _: owner.changed.set())
@@ -391,6 +400,7 @@ class HeldSession:
                     break
                 await loop.run(update_list)
         finally:
+            titles.cancel()
             if keeping is not None:
                 keeping.cancel()
 

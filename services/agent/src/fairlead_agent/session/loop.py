@@ -43,6 +43,7 @@ from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.provider_wait import TIMER, ProviderWait, next_try
 from fairlead_agent.session.run_choices import model_between_runs
 from fairlead_agent.session.timers import set_timer
+from fairlead_agent.session.titles import Titles
 from fairlead_agent.session.user_messages import heartbeat_message, user_message
 from fairlead_agent.tools.calls import HandOverError, ToolCalls
 from fairlead_agent.tools.catalog import Catalog, Tools
@@ -86,6 +87,7 @@ class AgentLoop:
         catalog: Catalog,
         config: LiveConfig,
         hooks: SessionHooks,
+        titles: Titles,
         worker: str,
     ) -> None:
         self._owner = owner
@@ -97,6 +99,7 @@ class AgentLoop:
         self._catalog = catalog
         self._config = config
         self._hooks = hooks
+        self._titles = titles
         self._worker = worker
         self._replies = mailbox.replies
         self._branches = Branches(owner, mailbox.replies, self._summary_of)
@@ -154,6 +157,7 @@ class AgentLoop:
             self._state.run or isinstance(step, StartHeartbeat | CompactConversation | ChangeBranch)
         ):
             raise HandOverError
+        await self._titles.stop()
         try:
             match step:
                 case StartRun():
@@ -270,6 +274,7 @@ class AgentLoop:
 
     async def prepare(self) -> None:
         """While the session is idle: what will be needed when its next request does not fit."""
+        await self._titles.wait()
         if (size := self._turn.size) is not None:
             await self._compaction.prepare(size, self._profile)
 

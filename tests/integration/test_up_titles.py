@@ -1,0 +1,75 @@
+"""The title that a cheap model writes, in a whole Fairlead: live in list and events, also after a kill."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.fairlead_up import FairleadUp
+from tests.support.scripted_model import ModelProcess, read_log
+
+pytestmark = pytest.mark.timeout(240)
+
+CHEAP = 'models.roles.cheap="openai/cheap"'
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelProcess]:
+    with ModelProcess(tmp_path_factory.mktemp("model") / "model.jsonl", fsync=False) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def up(model: ModelProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FairleadUp]:
+    environ = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "test", "FAIRLEAD_MODEL": "openai/scripted"}
+    home = tmp_path_factory.mktemp("up") / "home"
+    with FairleadUp(home, sets=[CHEAP], environ=environ) as running:
+        yield running
+
+
+def until(check: Callable[[], Any], what: str, timeout_s: float = 40.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not check():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def title(up: FairleadUp, session: str) -> str:
+    rows = up.api("GET", "/api/sessions?limit=100")["sessions"]
+    return next((str(row["title"]) for row in rows if row["id"] == session), "")
+
+
+def requests(model: ModelProcess, name: str) -> int:
+    """How often a model was asked about a prompt of this name."""
+    return sum(line["event"] == "request" and name in line["seen"] for line in read_log(model.log))
+
+
+def test_the_title_comes_to_list_and_viewers_and_the_command_line(
+    up: FairleadUp, model: ModelProcess
+) -> None:
+    session = up.ask('id=T1 answer="**Counting** sheep."')["session"]
+    until(lambda: title(up, session) == "Counting sheep", "no title")
+    live = next(str(each) for each in up.events(session) if "'title_by': 'model'" in str(each))
+    assert "'title': 'Counting sheep'" in live
+    assert "Counting sheep" in up.cli("sessions", "ls").stdout
+    up.ask('id=T2 answer="more"', session=session)
+    up.api("PATCH", f"/api/sessions/{session}", {"title": "mine"})
+    until(lambda: title(up, session) == "mine", "not renamed")
+    up.ask('id=T3 answer="more"', session=session)
+    time.sleep(1)
+    assert title(up, session) == "mine"
+    assert requests(model, "T1") == 4  # three replies, which see all that was said, and the title
+
+
+def test_after_a_kill_the_title_is_asked_for_once_more_and_the_prompt_is_answered(
+    up: FairleadUp, model: ModelProcess
+) -> None:
+    session = up.ask('id=K1 stall=4 answer="Counting sheep"')["session"]
+    until(lambda: requests(model, "K1") == 2, "the title is not asked for")
+    pid = up.kill("agent")
+    up.wait_restarted("agent", old_pid=pid)
+    assert up.ask('id=K2 answer="more"', session=session)["outcome"] == "completed"
+    until(lambda: title(up, session) == "Counting sheep", "no title")
+    asked = [each for each in up.entries(session) if each.get("name") == "title_requested"]
+    assert len(asked) == 2
