@@ -83,7 +83,7 @@ async def test_a_summary_is_written_by_the_next_model_where_one_is_away(w: Summa
     await w.agent(
         settings={
             **PRICED,
-            "models.roles.cheap": "openai/cheap",
+            "models.roles.summary": "openai/cheap",
             "agents.main.fallbacks": ["openai/second"],
         }
     )
@@ -129,7 +129,7 @@ async def test_a_summary_is_asked_for_again_after_growing_pauses(w: SummaryWorld
 @pytest.mark.parametrize("limited", [False, True])
 async def test_summaries_count_in_the_session_and_in_the_usage_once(w: SummaryWorld, limited: bool) -> None:
     budget = {"agents.main.budget": {"usd_per_session": 50, "usd_per_day": 50}} if limited else {}
-    await w.agent(settings={**PRICED, "models.roles.cheap": "openai/cheap", **budget})
+    await w.agent(settings={**PRICED, "models.roles.summary": "openai/cheap", **budget})
     await w.say("a", "op=P0", sender="ann")
     await w.settled("a")
     for number in range(1, 3):
