@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -191,7 +192,8 @@ def test_services_start_with_the_last_revision_that_can_be_used(up: FairleadUp, 
     kind = KINDS[name]
     before = good(up)
     bad = store(up, kind)
-    old = {service: up.kill(service) for service in ("agent", "gateway", "tools", "scheduler")}
+    services = ("agent", "gateway", "tools", "scheduler")
+    old = {service: up.kill(service, signal.SIGTERM) for service in services}
     for service, pid in old.items():
         up.wait_restarted(service, old_pid=pid, timeout_s=60)
     up.wait_ready(60)

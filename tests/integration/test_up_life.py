@@ -15,6 +15,7 @@ from fairlead_common.installation.processes import started_at
 from tests.support.fairlead_up import FairleadUp
 from tests.support.hidden import environ_of
 from tests.support.nats_server import NatsServer
+from tests.support.waiting import eventually
 
 SERVICES = {"nats", "gateway", "agent", "tools", "scheduler", "webui"}
 
@@ -127,6 +128,17 @@ def test_pauses_between_restarts_grow(up: FairleadUp) -> None:
         up.kill("webui")
         up.wait_restarted("webui")
         up.wait_printed(f"webui was ended by SIGKILL; it starts again in {pause} s")
+
+
+def test_a_service_that_was_told_to_end_starts_again_at_once(up: FairleadUp) -> None:
+    log = up.home / "logs" / "webui.log"
+    for _ in range(3):
+        log.write_text("")
+        up.kill("webui", signal.SIGTERM)
+        up.wait_restarted("webui")
+        eventually(lambda: '"service_ready"' in log.read_text(), up.tail)
+    told = "webui ended with status 0; it starts again in 0.2 s"
+    assert up.printed.read_text().count(told) >= 2  # the first may not have been ready to be told
 
 
 def test_a_killed_nats_server_comes_back_on_its_port(up: FairleadUp) -> None:

@@ -7,7 +7,8 @@ another catch-up; a slow poll behind it all covers what nothing else noticed.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import structlog
@@ -121,13 +122,7 @@ class Tail:
 
     async def follow(self, stop: asyncio.Event, handle: Callable[[int, Record], None]) -> None:
         """Give `handle` every record until `stop`: a part of a service. While the bus is away it waits."""
-
-        async def wake_at_stop() -> None:
-            await stop.wait()
-            self._changed.set()
-
-        async with asyncio.TaskGroup() as tasks:
-            waking = tasks.create_task(wake_at_stop())
+        async with self.woken_by(stop):
             while not stop.is_set():
                 if not await self.wait(self._poll_s):
                     continue
@@ -138,6 +133,18 @@ class Tail:
                     continue
                 for index, record in news:
                     handle(index, record)
+
+    @asynccontextmanager
+    async def woken_by(self, stop: asyncio.Event) -> AsyncIterator[None]:
+        """Inside, `wait` returns as soon as `stop` is set."""
+
+        async def wake() -> None:
+            await stop.wait()
+            self._changed.set()
+
+        async with asyncio.TaskGroup() as tasks:
+            waking = tasks.create_task(wake())
+            yield
             waking.cancel()
 
     async def _catch_up(self) -> None:

@@ -73,6 +73,12 @@ class Users:
         return run
 
 
+async def pass_on(stop: asyncio.Event, woken: asyncio.Event) -> None:
+    """Set `woken` once `stop` is set: beside a part that sleeps until something else changes."""
+    await stop.wait()
+    woken.set()
+
+
 def run_service(
     name: str,
     setup: Setup,

@@ -113,7 +113,9 @@ class SupervisedProcess:
                 raise ConfigurationRefusedError(self.name, self._last_error or "see its log")
             if stop.is_set() or (once and status == 0):
                 return
-            if time.monotonic() - began >= STEADY_S:
+            if (
+                status == 0 or time.monotonic() - began >= STEADY_S
+            ):  # it was told to end, or was well until now
                 pause = FIRST_PAUSE_S
             self._console.say(f"{self.name} {_how(status)}; it starts again in {pause:.1f} s")
             with contextlib.suppress(TimeoutError):

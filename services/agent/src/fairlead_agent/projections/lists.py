@@ -26,6 +26,7 @@ from fairlead_common.protocol.projections import (
     session_marker,
 )
 from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.service.process import pass_on
 from fairlead_common.session_log.state import SessionState
 
 log = structlog.get_logger()
@@ -213,6 +214,7 @@ class Projections:
         """A part of the service: write what waits, many keys at a time; at the end, whatever is left."""
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(pass_on(stop, self._wake))
             while not stop.is_set() or self._busy or (self._waiting and not self._failed_at):
                 self._wake.clear()
                 if loop.time() >= self._failed_at + FAILURE_PAUSE_S and not (

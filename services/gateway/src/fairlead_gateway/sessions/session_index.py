@@ -64,9 +64,8 @@ class Index:
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service: take over every change until `stop`."""
         source = TailSource(_STREAM, f"{_PREFIX}>", 1)
-        async with Tail(
-            self._bus, f"fairlead.kv.{subjects.BUCKET_SESSIONS}.>", [source], lambda _: 0
-        ) as tail:
+        live = f"fairlead.kv.{subjects.BUCKET_SESSIONS}.>"
+        async with Tail(self._bus, live, [source], lambda _: 0) as tail, tail.woken_by(stop):
             done = 0
             while not stop.is_set():
                 if not await tail.wait(1.0):

@@ -13,6 +13,7 @@ from fairlead_common.config import Config
 from fairlead_common.errors import BusUnavailableError
 from fairlead_common.protocol.ids import is_id
 from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.service.process import pass_on
 from fairlead_tools.executor_tools.tools import PATIENCE_S
 from fairlead_tools.nats_tools.declared import OWN_SERVICES, declarations
 from fairlead_tools.nats_tools.tool import NatsRequestTool
@@ -84,18 +85,20 @@ class NatsTools:
         """A part of the service: ask again and again who is there."""
         self._settings.on_change(self._note_settings)
         began = asyncio.get_running_loop().time()
-        while not stop.is_set():
-            self._changed.clear()
-            try:
-                self._note_services(await services_of(self._bus))
-                self._declare()
-                self._note_missing()
-            except BusUnavailableError as error:
-                log.debug("discovery_failed", error=str(error))
-            soon = not self.ready and asyncio.get_running_loop().time() < began + PATIENCE_S
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(SOON_S if soon else PERIOD_S):
-                    await self._changed.wait()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(pass_on(stop, self._changed))
+            while not stop.is_set():
+                self._changed.clear()
+                try:
+                    self._note_services(await services_of(self._bus))
+                    self._declare()
+                    self._note_missing()
+                except BusUnavailableError as error:
+                    log.debug("discovery_failed", error=str(error))
+                soon = not self.ready and asyncio.get_running_loop().time() < began + PATIENCE_S
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(SOON_S if soon else PERIOD_S):
+                        await self._changed.wait()
 
     def _note_missing(self) -> None:
         missing = self._expected - {info.name for info, _ in self._services.values()}

@@ -12,7 +12,7 @@ from fairlead_common.bus.objects import Objects
 from fairlead_common.config import Config, OpenApi
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.service.live_config import LiveConfig
-from fairlead_common.service.process import VERSION
+from fairlead_common.service.process import VERSION, pass_on
 from fairlead_tools.openapi.documents import base_url, changed_at, load
 from fairlead_tools.openapi.operations import operations
 from fairlead_tools.openapi.schemas import DocumentError
@@ -67,13 +67,15 @@ class ApiTools:
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service: read documents when they or their settings change."""
         self._settings.on_change(self._note_settings)
-        while not stop.is_set():
-            self._changed.clear()
-            await self._refresh()
-            self.ready = True
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PERIOD_S):
-                    await self._changed.wait()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(pass_on(stop, self._changed))
+            while not stop.is_set():
+                self._changed.clear()
+                await self._refresh()
+                self.ready = True
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(PERIOD_S):
+                        await self._changed.wait()
 
     def _note_settings(self, _: Config) -> None:
         self._changed.set()
