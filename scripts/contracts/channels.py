@@ -356,6 +356,7 @@ _BUCKETS: Final = (
     ),
     _value("approvalSummary", s.BUCKET_SESSIONS, "approval.APPROVAL", "a pending approval", ApprovalSummary),
     _value("usage", s.BUCKET_USAGE, "DAY", "what models were used for on a UTC day", DayUsage),
+    _value("plainUsage", s.BUCKET_USAGE, "plain.DAY", "the same of calls outside of sessions", DayUsage),
     _value("executor", s.BUCKET_EXECUTORS, "HOST.EXECUTOR", "heartbeat of an executor", ExecutorInfo),
     _value("job", s.BUCKET_JOBS, "JOB", "a job's document", Job),
     _value("sealingKeys", s.BUCKET_CREDENTIALS, "key.agent", "keys to seal credentials to", SealingKeys),

@@ -6,7 +6,7 @@ import pytest
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.usage import POSITION, DayUsage, UsagePosition, UsageRow
+from fairlead_common.protocol.usage import PLAIN, POSITION, DayUsage, PlainPosition, UsagePosition, UsageRow
 from tests.integration.gateway_fixture import RunningGateway
 
 
@@ -26,10 +26,12 @@ def row(agent: str, model: str, user: str, cost: int, unknown: int = 0) -> Usage
 async def store(bus: Bus) -> None:
     bucket = Bucket(bus, subjects.BUCKET_USAGE)
     first = [row("main", "m1", "ann", 1_000_000), row("main", "m2", "bob", 500_000)]
-    second = [row("research", "m1", "ann", 250_000, 40_000)]
-    for day, rows in (("2026-11-22", first), ("2026-11-23", second)):
+    second = [row("research", "m1", "ann", 150_000, 40_000)]
+    plain = [row("research", "m1", "ann", 100_000)]
+    for day, rows in (("2026-11-22", first), ("2026-11-23", second), (f"{PLAIN}2026-11-23", plain)):
         await bucket.put(day, msgspec.json.encode(DayUsage(last_seq=9, rows=rows)))
     await bucket.put(POSITION, msgspec.json.encode(UsagePosition(seq=9)))
+    await bucket.put(f"{PLAIN}{POSITION}", msgspec.json.encode(PlainPosition(seq=9)))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.usage import POSITION, DayUsage, UsageRow
+from fairlead_common.protocol.usage import PLAIN, POSITION, DayUsage, UsageRow
 from fairlead_gateway import responses
 from fairlead_gateway.gateway import answering, gateway_of
 from fairlead_gateway.http.problems import json_response
@@ -29,8 +29,8 @@ async def usage(request: Request) -> Response:
     total = UsageRow()
     async with answering():
         stream = subjects.kv_stream(subjects.BUCKET_USAGE)
-        async for record in gateway_of(request).bus.read(stream, f"{_PREFIX}*"):
-            day = record.subject.removeprefix(_PREFIX)
+        async for record in gateway_of(request).bus.read(stream, f"{_PREFIX}>"):
+            day = record.subject.removeprefix(_PREFIX).removeprefix(PLAIN)
             if day == POSITION or (first and day < first) or (last and day > last):
                 continue
             for row in msgspec.json.decode(record.data, type=DayUsage).rows:

@@ -22,15 +22,15 @@ PRICED: dict[str, object] = {
 REPLY = 1500
 
 
-async def told(w: MemoryWorld) -> list[UsageRow]:
-    record = await w.bus.last(s.kv_stream(s.BUCKET_USAGE), f"$KV.{s.BUCKET_USAGE}.{today()}")
+async def told(w: MemoryWorld, part: str = "") -> list[UsageRow]:
+    record = await w.bus.last(s.kv_stream(s.BUCKET_USAGE), f"$KV.{s.BUCKET_USAGE}.{part}{today()}")
     return msgspec.json.decode(record.data, type=DayUsage).rows if record is not None else []
 
 
-async def until_told(w: MemoryWorld, replies: int) -> list[UsageRow]:
+async def until_told(w: MemoryWorld, replies: int, part: str = "") -> list[UsageRow]:
     rows: list[UsageRow] = []
     for _ in range(60):
-        rows = await told(w)
+        rows = await told(w, part)
         if sum(row.replies for row in rows) >= replies:
             return rows
         await asyncio.sleep(1)

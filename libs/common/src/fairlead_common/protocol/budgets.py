@@ -8,18 +8,24 @@ from typing import Final
 
 import msgspec
 
+from fairlead_common.protocol.usage import UsageRow
+
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Money for one request, in micro-dollars.
 
     Fields:
         limit_micro_usd: the limit that holds for this reservation, without extensions.
+        session: empty: it is for a call outside of sessions, which no log tells of.
+        agent, user: of such a call: whose usage it is.
     """
 
     micro_usd: int
     limit_micro_usd: int
     session: str = ""
     model: str = ""
+    agent: str = ""
+    user: str = ""
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -28,10 +34,13 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Fields:
         micro_usd: None: all that was reserved.
         known: the cost is known; otherwise it is the most that it can have been.
+        used: what a call outside of sessions used. Without a budget such a call has a settlement and no
+            reservation.
     """
 
     micro_usd: int | None = None
     known: bool = False
+    used: UsageRow | None = None
 
 
 class Extension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

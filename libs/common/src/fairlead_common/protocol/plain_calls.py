@@ -22,6 +22,7 @@ class PlainCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Fields:
         id: with which `fairlead.model.cancel` stops it.
         agent: whose model is called unless `gateway.openai.task_model` names another.
+        user: whose usage it is; empty: not known.
         max_output_tokens: None: as the agent has it.
         timeout_s: wall-clock seconds after which the call is given up.
     """
@@ -29,6 +30,7 @@ class PlainCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     agent: str
     messages: list[PlainMessage]
+    user: str = ""
     max_output_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=MAX_CALL_S)] = 60.0
 

@@ -63,6 +63,7 @@ PROMPT_PUBLIC: Final = "fairlead.prompt.*"
 ALL_SESSIONS: Final = "fairlead.session.>"
 ALL_MAIL: Final = "fairlead.session.*.in.>"
 ALL_LOGS: Final = "fairlead.session.*.log"
+ALL_BUDGETS: Final = "fairlead.budget.*.*.*.*"
 DUE_TIMERS: Final = "fairlead.timer.*.*.due"
 WAKE: Final = "fairlead.wake"  # core, queue group: a hint that a session needs an owner
 AGENT_LOAD: Final = "fairlead.load.agent"  # core: how many sessions each agent process has at work

@@ -1,14 +1,18 @@
-"""What models were used for, by UTC day, agent, model and user: the bucket `usage`, made from the logs.
+"""What models were used for, by UTC day, agent, model and user: the bucket `usage`, made from what is stored.
 
-The key of a day is the day (`2026-11-23`). Each value says up to which record of the logs it goes, so that
-every reply counts once however often a record is read.
+The key of a day is the day (`2026-11-23`), made from the logs, and `plain.` with the day, made from the
+records of calls outside of sessions. Each value says up to which record it goes, so that every reply counts
+once however often a record is read.
 """
 
 from typing import Final
 
 import msgspec
 
+from fairlead_common.protocol.content import Usage
+
 POSITION: Final = "position"  # key: up to where the logs were read
+PLAIN: Final = "plain."  # before a day and `position`: of calls outside of sessions
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,8 +45,22 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **sums)
 
 
+def row_of(usage: Usage, cost_micro_usd: int, named: UsageRow) -> UsageRow:
+    """The usage of one reply, with the names of `named`."""
+    return msgspec.structs.replace(
+        named,
+        replies=1,
+        unpriced_replies=usage.unpriced_replies,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        cost_micro_usd=cost_micro_usd,
+    )
+
+
 class DayUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """All usage of one day, up to the record `last_seq` of the logs."""
+    """All usage of one day, up to the record `last_seq` of what it is made from."""
 
     last_seq: int = 0
     rows: list[UsageRow] = []
@@ -52,3 +70,28 @@ class UsagePosition(msgspec.Struct, frozen=True, kw_only=True):
     """Up to this record all logs are in the days."""
 
     seq: int = 0
+
+
+class OpenCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A reservation for a call outside of sessions that has no settlement yet.
+
+    Fields:
+        since_ms: when it was first read, in milliseconds since 1970.
+        used: what is counted if it is never settled.
+    """
+
+    scope: str
+    day: str
+    since_ms: int
+    used: UsageRow
+
+
+class PlainPosition(msgspec.Struct, frozen=True, kw_only=True):
+    """Up to the record `seq` of the ledgers all calls outside of sessions are in the days, but the open ones.
+
+    Fields:
+        open: by id of the reservation.
+    """
+
+    seq: int = 0
+    open: dict[str, OpenCall] = {}

@@ -17,6 +17,7 @@ from fairlead_agent.turn.fallbacks import models_for, models_of
 from fairlead_agent.turn.model_calls import ModelCalls, WholeReply, first_of
 from fairlead_common.config import AgentConfig, Config
 from fairlead_common.config.models import ModelRoles
+from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.content import TextBlock, Usage, UserMessage
 from fairlead_common.service.live_config import LiveConfig
 
@@ -135,7 +136,7 @@ class Summariser:
         names = models_for("summary", choice, profile, self.roles)
         try:
             return await first_of(self._registry, names, ask, also_overflow=True)
-        except (ModelError, BudgetReachedError, _UselessError) as error:
+        except (ModelError, InvalidInputError, BudgetReachedError, _UselessError) as error:
             usage, counted = sums.told
             raise SummaryError(str(error)[:300], usage, counted=counted) from error
 

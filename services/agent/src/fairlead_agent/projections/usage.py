@@ -1,4 +1,4 @@
-"""The usage by day, agent, model and user, brought up to the logs a few records at a time.
+"""The usage by day, agent, model and user, brought up to what is stored a few records at a time.
 
 Only the worker that sweeps does this, but two at once do no harm: a day's value says up to which record it
 goes and is replaced only if nobody else replaced it. If the bucket is lost it is made again from the logs
@@ -14,15 +14,17 @@ import msgspec
 import structlog
 
 from fairlead_agent.models.pricing import micro
+from fairlead_agent.projections.plain_usage import PlainUsage
+from fairlead_agent.projections.usage_days import RowsOfRecords, add_rows, keep_position
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.objects import Objects
-from fairlead_common.errors import BadMessageError, ConflictError, NotFoundError
+from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.branch_entries import CompactionEntry, CompactionPreparedEntry
 from fairlead_common.protocol.content import AssistantMessage, Usage
 from fairlead_common.protocol.entries import BudgetSettlementEntry, Entry, MessageEntry
-from fairlead_common.protocol.usage import POSITION, DayUsage, UsagePosition, UsageRow
+from fairlead_common.protocol.usage import POSITION, UsagePosition, UsageRow, row_of
 from fairlead_common.received import Record
 from fairlead_common.session_log.records import entries_in
 
@@ -34,15 +36,14 @@ NOTHING: Final = Usage()
 AT_ONCE: Final = 1000  # records between two writes
 _SIGNS: Final = (b'"assistant"', b'"budget_settlement"', b'"compaction"')  # in what counts
 
-RowsOfRecords = list[tuple[int, UsageRow]]  # with the sequence of the record
-
 
 class UsageWriter:
-    """Brings the usage up to the logs."""
+    """Brings the usage up to the logs, and to the records of calls outside of sessions."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._bucket = Bucket(bus, subjects.BUCKET_USAGE)
+        self._plain = PlainUsage(bus, self._bucket)
         self._objects = Objects(bus)
         self._not_before_s = 0.0  # by the clock of the loop
 
@@ -58,7 +59,7 @@ class UsageWriter:
         self._not_before_s = now_s + PERIOD_S
         try:
             async with asyncio.timeout(WITHIN_S):
-                while await self.take_over():
+                while await self.take_over() or await self._plain.take_over():
                     pass
         except TimeoutError:  # what was written stays, and is not counted again
             log.info("usage_behind", within_s=WITHIN_S)
@@ -80,13 +81,10 @@ class UsageWriter:
             for day, row in await self._rows(record):
                 days[day].append((record.seq, row))
         for day, found in days.items():
-            await self._add(day, found)
+            await add_rows(self._bucket, day, found)
         if last > position.seq:
-            try:
-                value = msgspec.json.encode(UsagePosition(seq=last))
-                await self._bucket.update(POSITION, value, stored.seq if stored else 0, point="agent.usage")
-            except ConflictError:
-                pass  # another worker is further, or will read the same again, which changes nothing
+            position = UsagePosition(seq=last)
+            await keep_position(self._bucket, POSITION, position, stored.seq if stored else 0)
         return records == AT_ONCE
 
     async def _rows(self, record: Record) -> list[tuple[str, UsageRow]]:
@@ -102,25 +100,6 @@ class UsageWriter:
             return []
         return [(_day(entry.ts), row) for entry in entries if (row := usage_of(entry)) is not None]
 
-    async def _add(self, day: str, found: RowsOfRecords) -> None:
-        while True:
-            stored = await self._bucket.get(day)
-            before = msgspec.json.decode(stored.data, type=DayUsage) if stored else DayUsage()
-            rows = {(row.agent, row.model, row.user): row for row in before.rows}
-            for seq, row in found:
-                if seq > before.last_seq:
-                    key = (row.agent, row.model, row.user)
-                    rows[key] = rows[key].plus(row) if key in rows else row
-            after = DayUsage(last_seq=max(before.last_seq, found[-1][0]), rows=list(rows.values()))
-            if after.last_seq == before.last_seq:
-                return
-            try:
-                value = msgspec.json.encode(after)
-                await self._bucket.update(day, value, stored.seq if stored else 0, point="agent.usage")
-            except ConflictError:
-                continue
-            return
-
 
 def usage_of(entry: Entry) -> UsageRow | None:
     """What an entry adds to the usage; None: nothing."""
@@ -128,30 +107,17 @@ def usage_of(entry: Entry) -> UsageRow | None:
         case MessageEntry(message=AssistantMessage() as message):
             cost = message.cost_micro_usd
             row = UsageRow(agent=entry.agent, model=message.model, user=entry.user)
-            return _row(message.usage, cost if cost is not None else micro(message.usage.cost_usd), row)
+            return row_of(message.usage, cost if cost is not None else micro(message.usage.cost_usd), row)
         case CompactionEntry(usage=usage, by=by) | CompactionPreparedEntry(usage=usage, by=by) if (
             by and usage != NOTHING and not entry.counted
         ):
-            return _row(usage, micro(usage.cost_usd), UsageRow(model=by))
+            return row_of(usage, micro(usage.cost_usd), UsageRow(model=by))
         case BudgetSettlementEntry(usage=usage) if usage is not None or not entry.known:
             unknown = 0 if entry.known else entry.micro_usd
             row = UsageRow(agent=entry.agent, model=entry.model, user=entry.user, unknown_micro_usd=unknown)
-            return row if usage is None else _row(usage, entry.micro_usd - unknown, row)
+            return row if usage is None else row_of(usage, entry.micro_usd - unknown, row)
         case _:
             return None
-
-
-def _row(usage: Usage, cost_micro_usd: int, named: UsageRow) -> UsageRow:
-    return msgspec.structs.replace(
-        named,
-        replies=1,
-        unpriced_replies=usage.unpriced_replies,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        cost_micro_usd=cost_micro_usd,
-    )
 
 
 def _day(ts: int) -> str:

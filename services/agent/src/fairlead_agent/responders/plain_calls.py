@@ -10,7 +10,7 @@ import structlog
 
 from fairlead_agent.budget.ledger import Ledgers
 from fairlead_agent.budget.payment import Payment
-from fairlead_agent.budget.plain_spend import spend_plain
+from fairlead_agent.budget.plain_spend import Spender, spend_plain
 from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.turn.model_calls import ModelCalls
@@ -126,9 +126,10 @@ class PlainCalls:
             max_output_tokens=call.max_output_tokens or profile.max_output_tokens,
         )
 
+        spender = Spender(call.agent, call.user, profile.budget.usd_per_day)
+
         def pay(name: str, asked: ModelRequest) -> AbstractAsyncContextManager[Payment]:
-            facts, limit = self._registry.facts(name), profile.budget.usd_per_day
-            return spend_plain(self._ledgers, call.agent, limit, facts, asked)
+            return spend_plain(self._ledgers, spender, name, self._registry.facts(name), asked)
 
         calls = ModelCalls(self._registry, pay, f"plain {call.agent}", config.models.retries)
         models = (wanted, profile.model, *profile.fallbacks)

@@ -21,7 +21,6 @@ from fairlead_agent.models.sending import pause_s, send
 from fairlead_agent.turn.fallbacks import may_pass_on, to_tell
 from fairlead_agent.turn.streamed_reply import BROKEN_OFF, FAILURES, readable
 from fairlead_agent.turn.streamed_request import back_end_errors
-from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.content import Usage
 
 log = structlog.get_logger()
@@ -74,6 +73,7 @@ class ModelCalls:
         Raises:
             ModelError: none answers, or what the first one says is no fault of its own.
             BudgetReachedError: a limit is reached.
+            InvalidInputError: one that is asked has a name that means no model.
         """
         deadline = asyncio.get_running_loop().time() + within_s
 
@@ -149,10 +149,7 @@ async def first_of(
     order = registry.failed.last(dict.fromkeys(models))
     for behind, name in zip(reversed(range(len(order))), order, strict=True):
         try:
-            try:
-                return await ask(name, behind)
-            except InvalidInputError as error:  # a name in the configuration that means no model
-                raise ModelError("fatal", str(error)) from error
+            return await ask(name, behind)
         except ModelError as error:
             errors.append(error)
             if not (may_pass_on(error) or (also_overflow and error.kind == "overflow")):

@@ -82,9 +82,9 @@ async def completions(request: Request) -> Completion | SideTask:
     body = parse(raw, ChatRequest)
     check_supported(body)
     _check_model(gateway, body.model)
-    if is_side_task(request, body, gateway.config.current.gateway.openai.task_beginnings):
-        return SideTask(gateway, body)
     sender = principal_of(request).user
+    if is_side_task(request, body, gateway.config.current.gateway.openai.task_beginnings):
+        return SideTask(gateway, body, sender)
     calls = AcceptedCalls(gateway.bus)
     async with _once(retry_is_safe=_is_repeatable(request)), answering():
         attempt = await _attempt(request, calls, raw, sender)

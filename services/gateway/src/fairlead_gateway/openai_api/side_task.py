@@ -61,7 +61,7 @@ def is_side_task(request: Request, body: ChatRequest, beginnings: list[str]) -> 
 class SideTask:
     """The answer to one task: an ASGI application. When the client leaves, the call is stopped."""
 
-    def __init__(self, gateway: Gateway, body: ChatRequest) -> None:
+    def __init__(self, gateway: Gateway, body: ChatRequest, user: str) -> None:
         options = body.stream_options
         usage = options is not None and bool(options.include_usage)
         self._gateway = gateway
@@ -70,6 +70,7 @@ class SideTask:
             id=new_id(),
             agent=body.model,
             messages=_plain(body.messages),
+            user=user,
             max_output_tokens=_limit(body),
             timeout_s=WITHIN_S - MARGIN_S,
         )
