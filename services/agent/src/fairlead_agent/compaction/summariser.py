@@ -13,7 +13,7 @@ from fairlead_agent.models.registry import Registry
 from fairlead_agent.models.window import Window
 from fairlead_agent.session.run_choices import ModelChoice
 from fairlead_agent.turn.context import BYTES_PER_TOKEN
-from fairlead_agent.turn.fallbacks import models_for, models_of
+from fairlead_agent.turn.fallbacks import models_for_summaries, models_of
 from fairlead_agent.turn.model_calls import ModelCalls, WholeReply, first_of
 from fairlead_common.config import AgentConfig, Config
 from fairlead_common.config.models import ModelRoles
@@ -133,7 +133,7 @@ class Summariser:
             writing = _Writing(calls, sums, name, window, max_tokens, task, behind)
             return Written(await writing.all(parts), name, *sums.told)
 
-        names = models_for("summary", choice, profile, self.roles)
+        names = models_for_summaries(choice, profile, self.roles)
         try:
             return await first_of(self._registry, names, ask, also_overflow=True)
         except (ModelError, InvalidInputError, BudgetReachedError, _UselessError) as error:

@@ -1,6 +1,6 @@
 """The models that are asked one after the other in a turn, until one answers."""
 
-from typing import Final, Literal
+from typing import Final
 
 from fairlead_agent.models.interface import ModelError
 from fairlead_agent.session.run_choices import ModelChoice
@@ -28,11 +28,9 @@ def models_of(choice: ModelChoice, profile: AgentConfig) -> list[str]:
     return list(dict.fromkeys((choice.name, *behind)))
 
 
-def models_for(
-    role: Literal["summary", "title"], choice: ModelChoice, profile: AgentConfig, roles: ModelRoles
-) -> list[str]:
-    """The models that write summaries or titles for a session: that of the role, then those of a turn."""
-    return list(dict.fromkeys((roles.of(role, choice.name), *models_of(choice, profile))))
+def models_for_summaries(choice: ModelChoice, profile: AgentConfig, roles: ModelRoles) -> list[str]:
+    """The models that write summaries for a session, in order: that of the role, then those of a turn."""
+    return list(dict.fromkeys((roles.of("summary", choice.name), *models_of(choice, profile))))
 
 
 def may_pass_on(error: ModelError) -> bool:

@@ -66,7 +66,7 @@ class ModelCalls:
         """The reply of the first of the models that answers.
 
         Args:
-            models: names in order; see `fallbacks.models_for`.
+            models: names in order; see `fallbacks.models_of`.
             request: what the model of this name is asked; `ModelRequest.model` is filled in.
             within_s: seconds for all of them. Each has to begin within its part of what is left.
 
