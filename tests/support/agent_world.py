@@ -26,12 +26,18 @@ from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import (
     Abort,
     ExecutorInfo,
+    InboxPart,
     ToolCall,
     ToolClaim,
     ToolResult,
     ToolSpec,
     UserInput,
     WorkspaceQuery,
+)
+from fairlead_common.protocol.workspace_answers import (
+    EnvironmentAnswer,
+    FolderInstructions,
+    InstructionsAnswer,
 )
 from fairlead_common.received import Delivery
 from fairlead_common.session_log.records import entries_in
@@ -85,6 +91,8 @@ class World:
         self.cancelled: list[str] = []
         self.specs = SPECS  # that the executor offers
         self.files: dict[str, bytes] = {}  # of the workspace, by name
+        self.environment: EnvironmentAnswer | None = None  # that is told; None: as an earlier version
+        self.asked_folders: list[list[str]] = []
 
     async def say(self, session: str, text: str, kind: str = "prompt", **fields: Any) -> str:
         key = new_id()
@@ -166,10 +174,11 @@ class World:
                 while True:
                     query = await asked.get()
                     text = next((t for name, t in self.files.items() if name.encode() in query.data), b"")
-                    if b'"inbox":' in query.data:
-                        if not self.answers:
+                    if query.data.startswith(b"{"):
+                        asked_for = msgspec.json.decode(query.data, type=WorkspaceQuery)
+                        if asked_for.inbox is not None and not self.answers:
                             continue
-                        text = self._store(msgspec.json.decode(query.data, type=WorkspaceQuery))
+                        text = self._answer(asked_for, text)
                     await self.bus.emit(query.reply, text)
 
             working = [tasks.create_task(work()), tasks.create_task(instruct())]
@@ -177,9 +186,22 @@ class World:
             for task in working:
                 task.cancel()
 
-    def _store(self, query: WorkspaceQuery) -> bytes:
-        part = query.inbox
-        assert part is not None
+    def _answer(self, query: WorkspaceQuery, text: bytes) -> bytes:
+        if query.inbox is not None:
+            return self._store(query.inbox)
+        if query.environment and self.environment is not None:
+            return msgspec.json.encode(self.environment)
+        if query.folders:
+            self.asked_folders.append(query.folders)
+            found = [
+                FolderInstructions(folder=folder, file=file, text=self.files[file].decode())
+                for folder in query.folders
+                if (file := f"{folder}/AGENTS.md") in self.files
+            ]
+            return msgspec.json.encode(InstructionsAnswer(instructions=found))
+        return text
+
+    def _store(self, part: InboxPart) -> bytes:
         self.parts += 1
         if self.refusal:
             return self.refusal.encode()

@@ -132,7 +132,7 @@ async def test_instructions_that_were_not_read_are_logged_and_asked_for_again_at
     monkeypatch.setitem(catalog_module._PATIENCE_S, "folder", 0.2)
     catalog = Catalog(cast(Any, Scripted((9.0, "late"), (0.0, "be brief"))))
     with structlog.testing.capture_logs() as logs:
-        assert await catalog.instructions(PLACE) == ""
+        assert await catalog.instructions(PLACE) is None
     assert [(line["event"], line["host"], line["workspace"]) for line in logs] == [
         ("instructions_not_read", "h", "w")
     ]
@@ -150,7 +150,7 @@ async def test_only_the_first_turn_waits_long_for_a_host_that_does_not_answer() 
 
     bus.request = measured  # type: ignore[method-assign]
     catalog = Catalog(cast(Any, bus))
-    assert [await catalog.instructions(PLACE) for _ in range(3)] == ["", "", "be brief"]
+    assert [await catalog.instructions(PLACE) for _ in range(3)] == [None, None, "be brief"]
     assert waited == [3.0, 0.3, 0.3]
 
 

@@ -20,8 +20,6 @@ from fairlead_agent.turn.context import (
     shown_tokens,
     transform_context,
 )
-from fairlead_agent.turn.system_prompt import opening, system_prompt
-from fairlead_common.config import AgentConfig
 from fairlead_common.errors import NotFoundError
 from fairlead_common.protocol.content import (
     AssistantMessage,
@@ -237,24 +235,6 @@ def test_picture_counts_as_a_picture_and_words_by_their_bytes() -> None:
 
 MONDAY_MS = 1_795_392_000_000  # 23 November 2026, 00:00
 HOUR_MS = 3_600_000
-
-
-def test_what_depends_on_the_session_stands_behind_the_system_prompt() -> None:
-    system = system_prompt("main", AgentConfig(system_prompt="Be brief."))
-    first = opening("/home/me/project", "Commands run on the host.", "Use tabs.\n", MONDAY_MS)
-    assert "Be brief." in system
-    assert first.splitlines() == [
-        "<environment>",
-        "Date: Monday, 23 November 2026 (UTC)",
-        "Workspace: project",
-        "Commands run on the host.",
-        "</environment>",
-        "",
-        "<instructions>",
-        "Use tabs.",
-        "</instructions>",
-    ]
-    assert opening("", "", " \n", 0) == "<environment>\nWorkspace: default\n</environment>"
 
 
 def test_the_model_is_told_of_a_new_day_once_and_nothing_said_before_changes() -> None:

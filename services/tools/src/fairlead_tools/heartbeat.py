@@ -60,7 +60,7 @@ class ExecutorHeartbeat:
         self._asked: asyncio.Queue[Delivery] = asyncio.Queue()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Write a heartbeat every five seconds, and answer for the instructions of workspaces.
+        """Write a heartbeat every five seconds, and answer what is asked about workspaces.
 
         The first one waits until it can name all tools that are configured and can be reached.
 
@@ -165,12 +165,12 @@ class ExecutorHeartbeat:
 
     async def _answer(self, delivery: Delivery) -> None:
         try:
-            text = await self._workspaces.instructions(_query(delivery.data))
+            answer = await self._workspaces.answer(_query(delivery.data))
         except (msgspec.DecodeError, OSError) as error:  # who gets no answer goes on with the last one
             log.warning("query_ignored", error=str(error))
             return
         if delivery.reply:
-            await self._bus.emit(delivery.reply, text.encode())
+            await self._bus.emit(delivery.reply, answer)
 
 
 def _query(data: bytes) -> WorkspaceQuery:

@@ -17,6 +17,7 @@ from fairlead_common.protocol.content import ToolResultMessage
 from fairlead_common.protocol.entries import RunEndEntry, SessionInfoEntry, ToolListEntry
 from fairlead_common.protocol.messages import ToolSpec
 from fairlead_common.protocol.notices import UpdateSession
+from fairlead_common.protocol.workspace_answers import EnvironmentAnswer
 from tests.support.agent_world import HOST, SPECS
 from tests.support.fake_bus import FakeServer
 from tests.support.fake_nats.faults import Fault
@@ -103,6 +104,33 @@ async def test_a_run_that_is_taken_over_goes_on_with_the_list_that_it_began_with
     await w.run_end("b")
     assert names(w, 0) == ["bash", "read", MCP.name]
     assert names(w) == ["bash", "read"]  # another session has a list of its own
+
+
+async def test_the_environment_is_told_as_it_was_when_the_conversation_began(w: MemoryWorld) -> None:
+    w.environment = EnvironmentAnswer(
+        path="/w",
+        system="Debian 12, x86_64",
+        shell="bash",
+        programs=["git"],
+        is_repository=True,
+        branch="one",
+    )
+    first = await w.agent()
+    await run(w)
+    w.environment = msgspec.structs.replace(w.environment, branch="two")
+    await asyncio.sleep(60)  # nothing is remembered from here on
+    await run(w)
+    await first.kill()
+    await w.agent("agent-2")
+    await run(w)
+    (told,) = {request[1]["content"] for request in w.mind.requests}
+    assert "Workspace: /w (git repository, branch one)" in told
+    assert "Programs: git" in told
+    (entry,) = await lists(w)
+    assert entry.environment in told
+    await w.say("b", "hello")  # another conversation begins
+    await w.run_end("b")
+    assert "branch two" in w.mind.requests[-1][1]["content"]
 
 
 async def test_a_new_tool_is_offered_at_the_next_run_after_three_seconds(w: MemoryWorld) -> None:

@@ -281,7 +281,7 @@ class ModelChangeEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class ToolListEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="tool_list"):
-    """What models are offered until the next such entry, whatever executors offer meanwhile.
+    """What requests begin with until the next such entry, whatever executors offer meanwhile.
 
     Policy and approvals look at what executors offer, never at this.
 
@@ -290,6 +290,9 @@ class ToolListEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, ta
         object: name of the object that holds the list, see `tool_lists.py`.
         host, wanted, work_mode: where the calls go, and the agent's `tools` and work mode: when one of these
             changes another list follows.
+        maker: whose model it is for, where that decides about the tools: as the agent service calls it.
+        environment: what models are told about the environment, from the beginning of the conversation on.
+        environment_basis: what that holds for; with another one it is found out anew.
     """
 
     names: list[str]
@@ -297,6 +300,9 @@ class ToolListEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, ta
     host: str
     wanted: list[str] = []
     work_mode: str = ""
+    maker: str = ""
+    environment: str = ""
+    environment_basis: str = ""
 
 
 class CustomEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="custom"):

@@ -208,6 +208,8 @@ class WorkspaceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     Fields:
         file: name of the small text file that is wanted; empty: its instructions.
         inbox: a part of a file to write instead; the answer is the number of bytes that are stored of it.
+        folders: of the workspace, whose instructions are wanted: an `InstructionsAnswer`.
+        environment: what commands find there is wanted: an `EnvironmentAnswer`.
     """
 
     workspace: str
@@ -215,6 +217,8 @@ class WorkspaceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     repository: str = ""
     file: str = ""
     inbox: InboxPart | None = None
+    folders: Annotated[list[str], msgspec.Meta(max_length=64)] = []
+    environment: bool = False
 
 
 class ToolClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

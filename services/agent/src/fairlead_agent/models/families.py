@@ -1,8 +1,12 @@
-"""Which models take back what another one added to its replies: ids of calls, signed thoughts."""
+"""Which models are alike: in what they take back of each other's replies, and in how to instruct them."""
 
 import re
-from typing import Final
+from typing import Final, Literal
 
+# Whose habits a model has: those who make it train it for certain tools and ways to be told things.
+Maker = Literal["claude", "gpt", "gemini", "other"]
+
+_GPT: Final = re.compile(r"(?<![a-z0-9])(gpt-(4\.[1-9]|[5-9]|\d\d)|o[34](?![a-z0-9])|codex)")
 _DATE: Final = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})$")
 
 
@@ -18,3 +22,17 @@ def family(model: str) -> str:
     if model.startswith("litellm/claude"):
         model = f"litellm/anthropic/{model.removeprefix('litellm/')}"
     return _DATE.sub("", model)
+
+
+def maker(model: str) -> Maker:
+    """Whose model it is; `gpt` are those of OpenAI that were trained to write patches.
+
+    Args:
+        model: name with its back end, `litellm/anthropic/claude-opus-4-6`.
+    """
+    name = model.lower()
+    if "claude" in name:
+        return "claude"
+    if "gemini" in name:
+        return "gemini"
+    return "gpt" if _GPT.search(name) else "other"

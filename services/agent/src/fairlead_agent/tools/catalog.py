@@ -14,6 +14,7 @@ from fairlead_agent.lru import LruCache
 from fairlead_agent.tools.tool_lists import ToolList, ToolSchema
 from fairlead_agent.tools.tool_sets import select, unknown
 from fairlead_agent.tools.tool_wordings import ToolWordings
+from fairlead_agent.tools.workspace_queries import WorkspaceQueries
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import is_marker
 from fairlead_common.bus.tail import Tail, TailSource
@@ -94,6 +95,7 @@ class Catalog:
         self._changed = asyncio.Event()
         self.lists: LruCache[str, ToolList] = LruCache(MAX_TOOL_SETS)  # of sessions, by name of the object
         self.wordings = ToolWordings()
+        self.workspaces = WorkspaceQueries(bus)
         self._tools: LruCache[tuple[object, ...], Tools] = LruCache(MAX_TOOL_SETS)
         self._encoded: LruCache[str, tuple[list[ToolSpec], bytes]] = LruCache(MAX_HOSTS)
         self._instructions: LruCache[tuple[str, str], tuple[float, str]] = LruCache(MAX_INSTRUCTIONS)
@@ -246,8 +248,10 @@ class Catalog:
             return False
         return not await self.has_heartbeat(host)  # what was heard may be old: this process may have slept
 
-    async def instructions(self, placement: Placement) -> str:
+    async def instructions(self, placement: Placement) -> str | None:
         """The AGENTS.md of a workspace, nothing if there is none; as it was, if no one answers in time.
+
+        None: no one ever did.
 
         What could not be read is asked for again at the next turn.
         """
@@ -270,7 +274,7 @@ class Catalog:
                 known_before=known is not None,
             )
             self._not_read.put((host, workspace), now)
-            return "" if known is None else known[1]
+            return None if known is None else known[1]
         self._not_read.forget((host, workspace))
         self._instructions.put((host, workspace), (now, text))
         return text

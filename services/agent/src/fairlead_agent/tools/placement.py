@@ -178,8 +178,3 @@ def moved(state: SessionState, profile: AgentConfig, host: str, *, force_empty: 
     if state.placement is None:
         return own_place(host, profile, state.session)
     return msgspec.structs.replace(state.placement, host=host)
-
-
-def shown_name(place: Placement) -> str:
-    """What the model is told of a workspace: no path of the host."""
-    return place.workspace if place.kind == "folder" else place.kind

@@ -33,6 +33,7 @@ class SessionTools:
         self._state = owner.state
         self._catalog = catalog
         self._unkept: tuple[ToolListEntry, bytes] | None = None
+        self.environment = ("", "")  # that the next request tells, and its basis; written with the list
 
     async def offered(self, host: str | None, profile: AgentConfig) -> ToolList:
         """What the next request offers. If that is another list than the log has, `keep` writes it.
@@ -80,7 +81,7 @@ class SessionTools:
         return tools
 
     async def keep(self) -> None:
-        """Write the list that the last request offers, if it is another one than the log has.
+        """Write what the last request began with, if it is something else than the log has.
 
         Only the reply waits for this, not the request: while no reply is stored the list may be chosen again.
 
@@ -88,17 +89,30 @@ class SessionTools:
             LostOwnershipError: another worker took over.
             BusUnavailableError: it is not known whether it is stored.
         """
-        if self._unkept is None:
+        before, unkept, self._unkept = self._state.tool_list, self._unkept, None
+        entry = before
+        if unkept is not None:
+            try:
+                async with asyncio.timeout(PUT_S):
+                    await self._owner.objects.put(unkept[1])
+                entry = unkept[0]
+            except (FairleadError, TimeoutError) as error:
+                log.warning("tool_list_not_stored", error=str(error) or f"not stored in {PUT_S:g} s")
+        if entry is None or not self._owner.may_write(TOOL_LIST):
             return
-        (entry, data), self._unkept = self._unkept, None
-        try:
-            async with asyncio.timeout(PUT_S):
-                await self._owner.objects.put(data)
-        except (FairleadError, TimeoutError) as error:
-            log.warning("tool_list_not_stored", error=str(error) or f"not stored in {PUT_S:g} s")
-            return
-        before = self._state.tool_list
-        if before is None or before.object != entry.object or not _same_basis(before, entry):
+        text, basis = self.environment
+        entry = ToolListEntry(
+            id=new_id(),
+            names=entry.names,
+            object=entry.object,
+            host=entry.host,
+            wanted=entry.wanted,
+            work_mode=entry.work_mode,
+            maker=entry.maker,
+            environment=text,
+            environment_basis=basis,
+        )
+        if before is None or _content(before) != _content(entry):
             await self._owner.append(entry)
 
     @property
@@ -127,5 +141,8 @@ def _fits(entry: ToolListEntry, host: str, wanted: list[str], work_mode: str) ->
     return (entry.host, entry.wanted, entry.work_mode) == (host, wanted, work_mode)
 
 
-def _same_basis(one: ToolListEntry, other: ToolListEntry) -> bool:
-    return (one.host, one.wanted, one.work_mode) == (other.host, other.wanted, other.work_mode)
+def _content(entry: ToolListEntry) -> tuple[object, ...]:
+    return (
+        *(entry.object, entry.host, entry.wanted, entry.work_mode, entry.maker),
+        *(entry.environment, entry.environment_basis),
+    )

@@ -7,7 +7,7 @@ import structlog
 
 from fairlead_agent.budget.budget import Budget, Spend
 from fairlead_agent.compaction.compaction import RequestSize
-from fairlead_agent.models.families import family
+from fairlead_agent.models.families import family, maker
 from fairlead_agent.models.interface import ModelBackend, ModelError, ModelRequest
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.models.sending import pause_s, send
@@ -16,11 +16,12 @@ from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.run_choices import chosen_model, chosen_thinking
 from fairlead_agent.tools.arguments import Json
 from fairlead_agent.tools.catalog import Catalog
-from fairlead_agent.tools.placement import WorkspacePlaces, boundary, described, shown_name
+from fairlead_agent.tools.placement import WorkspacePlaces, boundary
 from fairlead_agent.tools.session_tools import SessionTools
 from fairlead_agent.tools.tool_lists import ToolList, encode_list
 from fairlead_agent.turn import left_out
 from fairlead_agent.turn.context import BYTES_PER_TOKEN, CONTINUE, View, begun_ms
+from fairlead_agent.turn.environment import SessionEnvironment
 from fairlead_agent.turn.fallbacks import may_pass_on, models_of, notice, to_tell
 from fairlead_agent.turn.inbox import Inbox, note
 from fairlead_agent.turn.job_context import first_shown
@@ -61,6 +62,7 @@ class ModelTurn:
         self._places = places
         self._config = config
         self._tools = SessionTools(owner, catalog)
+        self._environment = SessionEnvironment(owner, catalog)
         self._tools_size: tuple[ToolList, int] = ((), 0)  # of the last request
         self._inbox = Inbox(catalog, self._object)
         self._streaming: StreamedRequest | None = None
@@ -219,7 +221,7 @@ class ModelTurn:
         host = place.host if place else None
         tools = await self._tools.offered(host, profile)
         _, _, name = model_name.partition("/")
-        system = system_prompt(agent, profile)
+        system = system_prompt(maker(model_name), profile)
         context, window = self._owner.context, self._registry.window(model_name, profile)
         first = first_shown(self._state.items, window.usable, self._state.left_out)
         others = (len(system.encode()) + self._size_of(tools)) // BYTES_PER_TOKEN
@@ -272,10 +274,18 @@ class ModelTurn:
 
     async def _opening(self, agent: str, profile: AgentConfig, place: Placement | None, first: int) -> str:
         """What stands before the message with the index `first`."""
-        instructions = await self._catalog.instructions(place) if place else ""
         within = boundary(self._owner.session, agent, profile, self._state.sandbox)
+        call_s = self._config.current.tools.timeout_s
+        environment, instructions = await asyncio.gather(
+            self._environment.of(place, within, profile, call_s, first),
+            self._instructions(place),
+        )
+        self._tools.environment = environment
         begun = begun_ms(self._state.items, first)
-        return opening(shown_name(place) if place else "", described(within), instructions, begun)
+        return opening(environment.text, self._state.work(profile.work_mode), instructions, begun)
+
+    async def _instructions(self, place: Placement | None) -> str | None:
+        return await self._catalog.instructions(place) if place else ""
 
     def _size_of(self, tools: ToolList) -> int:
         """Bytes of the list as JSON."""

@@ -1,19 +1,20 @@
 """Where a workspace lies on this host."""
 
 import asyncio
-import contextlib
 import os
 import re
 from pathlib import Path
 
+import msgspec
+
 from fairlead_common.config.sandbox_kinds import by_name
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.messages import SandboxAttributes, ToolCall, WorkspaceQuery
+from fairlead_common.protocol.workspace_answers import InstructionsAnswer
+from fairlead_tools.workspaces.environment import environment_of
 from fairlead_tools.workspaces.inbox import store_part
+from fairlead_tools.workspaces.instructions import FILES, instructions_below, instructions_of
 from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
-
-INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
-MAX_INSTRUCTION_BYTES = 32 * 1024
 
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}\Z")
 
@@ -120,12 +121,11 @@ class Workspaces:
             raise InvalidInputError("workspace", problem)
         return str(await self._sessions.folder(call.workspace, call.workspace_kind, call.repository))
 
-    async def instructions(self, query: WorkspaceQuery) -> str:
-        """The file that is asked for, else the AGENTS.md (else CLAUDE.md) of a workspace, at most 32 KiB.
+    async def answer(self, query: WorkspaceQuery) -> bytes:
+        """What is asked about a workspace; nothing if it cannot be had or the question makes no sense.
 
-        Of a file that is to be written: how many bytes of it are stored, or "!" and why it cannot be.
-
-        Empty when there is none that can be read, or it is a link or lies elsewhere.
+        The file that is asked for, else its instructions, as text; or one of `workspace_answers`; or, of a
+        file that is to be written, how many bytes of it are stored, or "!" and why it cannot be.
 
         Raises:
             OSError: it cannot be looked at now.
@@ -136,24 +136,21 @@ class Workspaces:
             else:
                 folder = await self._sessions.folder(query.workspace, query.workspace_kind, query.repository)
         except (InvalidInputError, OSError) as error:
-            return "" if query.inbox is None else f"!{error}"
-        if query.inbox is not None:
-            try:
-                return str(await asyncio.to_thread(store_part, folder, query.inbox))
-            except (InvalidInputError, OSError) as error:
-                return f"!{error}"
-        if query.file and (Path(query.file).name != query.file or query.file in (".", "..")):
-            return ""
-        names = (query.file,) if query.file else INSTRUCTION_FILES
-        return await asyncio.to_thread(_read_first, folder, names)
+            return b"" if query.inbox is None else f"!{error}".encode()
+        return await asyncio.to_thread(_answer, folder, query)
 
 
-def _read_first(folder: Path, names: tuple[str, ...]) -> str:
-    for name in names:
-        path = folder / name
-        with contextlib.suppress(PermissionError):
-            if path.is_symlink() or not path.is_file():
-                continue
-            with path.open("rb") as file:
-                return file.read(MAX_INSTRUCTION_BYTES).decode("utf-8", "replace")
-    return ""
+def _answer(folder: Path, query: WorkspaceQuery) -> bytes:
+    if query.inbox is not None:
+        try:
+            return str(store_part(folder, query.inbox)).encode()
+        except (InvalidInputError, OSError) as error:
+            return f"!{error}".encode()
+    if query.folders:
+        found = InstructionsAnswer(instructions=instructions_below(folder, query.folders))
+        return msgspec.json.encode(found)
+    if query.environment:
+        return msgspec.json.encode(environment_of(folder))
+    if query.file and (Path(query.file).name != query.file or query.file in (".", "..")):
+        return b""
+    return instructions_of(folder, (query.file,) if query.file else FILES).encode()

@@ -1975,7 +1975,7 @@ export interface ToolExecutionUpdate {
 }
 
 /**
- * What models are offered until the next such entry, whatever executors offer meanwhile.
+ * What requests begin with until the next such entry, whatever executors offer meanwhile.
  *
  * Policy and approvals look at what executors offer, never at this.
  *
@@ -1984,6 +1984,9 @@ export interface ToolExecutionUpdate {
  *     object: name of the object that holds the list, see `tool_lists.py`.
  *     host, wanted, work_mode: where the calls go, and the agent's `tools` and work mode: when one of these
  *         changes another list follows.
+ *     maker: whose model it is for, where that decides about the tools: as the agent service calls it.
+ *     environment: what models are told about the environment, from the beginning of the conversation on.
+ *     environment_basis: what that holds for; with another one it is found out anew.
  */
 export interface ToolListEntry {
   type: "tool_list";
@@ -1998,6 +2001,9 @@ export interface ToolListEntry {
   host: string;
   wanted?: string[];
   work_mode?: string;
+  maker?: string;
+  environment?: string;
+  environment_basis?: string;
 }
 
 /**

@@ -1,0 +1,47 @@
+"""What executors answer to a `WorkspaceQuery` for `folders` or for the `environment`, as JSON.
+
+Executors of earlier versions answer every query with the text of AGENTS.md, which is neither of these.
+"""
+
+import msgspec
+
+
+class FolderInstructions(msgspec.Struct, frozen=True, kw_only=True):
+    """The instructions of one folder of a workspace.
+
+    Fields:
+        folder: relative to the workspace. file: relative to the workspace, such as `api/AGENTS.md`.
+        text: at most 32 KiB, with a last line that tells if that is not all, or why it could not be read.
+    """
+
+    folder: str
+    file: str
+    text: str
+
+
+class InstructionsAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the folders that were asked about: those that have instructions, in the same order."""
+
+    instructions: list[FolderInstructions]
+
+
+class EnvironmentAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What commands find on a host, and the state of a workspace there.
+
+    Fields:
+        path: absolute path of the workspace on the host.
+        system: name and architecture, such as `Debian GNU/Linux 12 (bookworm), x86_64`.
+        shell: that runs commands, such as `bash`.
+        programs: which of the commonly used ones are on the PATH of commands.
+        is_repository: the workspace lies in a git repository.
+        branch: that is checked out; empty: none, or not known.
+        is_changed: whether git knows of changes that are not committed; None: not known.
+    """
+
+    path: str
+    system: str
+    shell: str
+    programs: list[str]
+    is_repository: bool = False
+    branch: str = ""
+    is_changed: bool | None = None

@@ -1,0 +1,76 @@
+"""What agents ask the executors of a host about a workspace there, besides its files."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+import msgspec
+import structlog
+
+from fairlead_agent.lru import LruCache
+from fairlead_common.bus import Bus
+from fairlead_common.errors import BusUnavailableError, NotFoundError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.entries import Placement
+from fairlead_common.protocol.messages import WorkspaceQuery
+from fairlead_common.protocol.workspace_answers import (
+    EnvironmentAnswer,
+    FolderInstructions,
+    InstructionsAnswer,
+)
+
+log = structlog.get_logger()
+
+# For an answer; a repository has to be fetched first.
+PATIENCE_S: Final = {"folder": 2.0, "scratch": 2.0, "clone": 20.0, "worktree": 20.0}
+ENVIRONMENT_TTL_S: Final = 10.0  # sessions that begin together share one answer
+MAX_ENVIRONMENTS: Final = 500
+
+T = TypeVar("T")
+
+
+class WorkspaceQueries:
+    """Asks; nothing that an executor answers, or that it does not answer, is an error."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._environments: LruCache[Placement, tuple[float, EnvironmentAnswer]] = LruCache(MAX_ENVIRONMENTS)
+
+    async def environment(self, place: Placement) -> EnvironmentAnswer | None:
+        """What commands find there; None: not known now."""
+        now = asyncio.get_running_loop().time()
+        known = self._environments.get(place)
+        if known is not None and now - known[0] < ENVIRONMENT_TTL_S:
+            return known[1]
+        answer = await self._ask(place, EnvironmentAnswer, environment=True)
+        if answer is not None:
+            self._environments.put(place, (now, answer))
+        return answer
+
+    async def instructions(
+        self, place: Placement, folders: Sequence[str]
+    ) -> Sequence[FolderInstructions] | None:
+        """Of those of the folders that have any; None: not known now."""
+        answer = await self._ask(place, InstructionsAnswer, folders=list(folders))
+        return None if answer is None else answer.instructions
+
+    async def _ask(
+        self, place: Placement, kind: type[T], *, folders: list[str] | None = None, environment: bool = False
+    ) -> T | None:
+        query = WorkspaceQuery(
+            workspace=place.workspace,
+            workspace_kind=place.kind,
+            repository=place.repository,
+            folders=folders or [],
+            environment=environment,
+        )
+        subject, patience_s = subjects.workspace_instructions(place.host), PATIENCE_S[place.kind]
+        try:
+            async with asyncio.timeout(patience_s):
+                reply = await self._bus.request(subject, msgspec.json.encode(query), timeout_s=patience_s)
+            return msgspec.json.decode(reply.data, type=kind)
+        except (NotFoundError, BusUnavailableError, TimeoutError) as error:
+            log.warning("workspace_not_asked", host=place.host, about=kind.__name__, error=str(error))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            log.info("workspace_not_known", host=place.host, about=kind.__name__)  # an earlier version
+        return None

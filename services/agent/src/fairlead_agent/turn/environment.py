@@ -1,0 +1,122 @@
+"""What the model of a session is told about where it works.
+
+The facts are asked for once, when the conversation begins, and kept beside the list of tools: what changes
+later, such as the branch, must not change what every request begins with.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from fairlead_agent.session.owner import Owner
+from fairlead_agent.tools.catalog import Catalog
+from fairlead_agent.tools.placement import Boundary, described
+from fairlead_common.config import AgentConfig
+from fairlead_common.config.sandbox_kinds import attributes
+from fairlead_common.protocol.entries import Placement
+from fairlead_common.protocol.messages import SandboxAttributes
+from fairlead_common.protocol.workspace_answers import EnvironmentAnswer
+
+_APPROVALS: Final[Mapping[str, str]] = {
+    "safe": "calls that only read are made, all others are denied.",
+    "ask": "calls that change anything wait for a person, unless a rule allows them.",
+    "allow-all": "calls are made without asking; a few dangerous ones wait for a person.",
+}
+
+
+class Environment(NamedTuple):
+    """The facts, one in each line.
+
+    Fields:
+        basis: what they hold for; with another one they are asked for anew.
+    """
+
+    text: str
+    basis: str
+
+
+class ShownLimits(NamedTuple):
+    """Of calls in seconds, and of a run in replies."""
+
+    call_s: float
+    replies: int
+
+
+class SessionEnvironment:
+    """The environment of one session."""
+
+    def __init__(self, owner: Owner, catalog: Catalog) -> None:
+        self._state = owner.state
+        self._catalog = catalog
+        self._found: Environment | None = None
+
+    async def of(
+        self, place: Placement | None, within: Boundary, profile: AgentConfig, call_s: float, first: int
+    ) -> Environment:
+        """What the next request tells; the same for the whole conversation from the item `first` on.
+
+        Args:
+            place: of the workspace; None: no executor is known.
+            call_s: time limit of calls that ask for none.
+        """
+        mode, items = self._state.mode or profile.mode, self._state.items
+        since = items[first].entry_id if first < len(items) else ""
+        where = [place.host, place.kind, place.workspace] if place else []
+        basis = " ".join([*where, within.sandbox, within.access, within.remote, since])
+        kept = self._state.tool_list
+        if kept is not None and kept.environment and kept.environment_basis == basis:
+            return Environment(kept.environment, basis)
+        if self._found is not None and self._found.basis == basis:
+            return self._found
+        sandbox = attributes(within.sandbox, self._catalog.announced(place.host) if place else ())
+        answer = None
+        if place is not None and not sandbox.is_remote:
+            answer = await self._catalog.workspaces.environment(place)
+        lines = facts(place, within, sandbox, answer, mode, ShownLimits(call_s, profile.max_turns))
+        self._found = Environment("\n".join(lines), basis)
+        return self._found
+
+
+def facts(
+    place: Placement | None,
+    within: Boundary,
+    sandbox: SandboxAttributes,
+    answer: EnvironmentAnswer | None,
+    mode: str,
+    limits: ShownLimits,
+) -> list[str]:
+    """The lines.
+
+    Args:
+        sandbox: what it is on that host. answer: of that host; None: not known.
+    """
+    lines = [f"Workspace: {_path(place, sandbox, answer)}{_repository(answer)}"]
+    # A container and another machine have a system and programs of their own.
+    if answer is not None and (not sandbox.is_confined or within.sandbox == "bubblewrap"):
+        lines.append(f"System: {answer.system}; commands run in {answer.shell}.")
+        lines.append(f"Programs: {', '.join(answer.programs) or 'none of the usual ones'}")
+    network = "reach the network" if sandbox.is_networked else "have no network"
+    lines.append(f"{described(within).removesuffix('.')}; they {network}.")
+    lines.append(f"Approvals: {_APPROVALS.get(mode, _APPROVALS['ask'])}")
+    lines.append(
+        f"Limits: a command is stopped after {limits.call_s:g} s unless its call sets another limit; "
+        f"{limits.replies} replies for each task."
+    )
+    return lines
+
+
+def _path(place: Placement | None, sandbox: SandboxAttributes, answer: EnvironmentAnswer | None) -> str:
+    if sandbox.workspace:
+        return sandbox.workspace
+    if answer is not None:
+        return answer.path
+    return (place.workspace or "the default one") if place else "none yet"
+
+
+def _repository(answer: EnvironmentAnswer | None) -> str:
+    if answer is None:
+        return ""
+    if not answer.is_repository:
+        return " (no git repository)"
+    branch = f", branch {answer.branch}" if answer.branch else ""
+    changes = {None: "", True: ", with uncommitted changes", False: ", nothing uncommitted"}
+    return f" (git repository{branch}{changes[answer.is_changed]})"

@@ -1,0 +1,115 @@
+"""What an executor tells of a workspace: its instructions, and what commands find there."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead_common.protocol.messages import WorkspaceQuery
+from fairlead_common.protocol.workspace_answers import InstructionsAnswer
+from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
+from fairlead_tools.workspaces.environment import environment_of
+from fairlead_tools.workspaces.instructions import MAX_BYTES, instructions_below, instructions_of
+from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
+from fairlead_tools.workspaces.workspaces import Workspaces
+
+
+def test_the_first_of_both_files_counts_and_links_inside_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "CLAUDE.md").write_text("Be kind.")
+    assert instructions_of(tmp_path) == "Be kind."
+    (tmp_path / "AGENTS.md").write_text("Be brief.")
+    assert instructions_of(tmp_path) == "Be brief."
+    (tmp_path / "AGENTS.md").unlink()
+    (tmp_path / "AGENTS.md").symlink_to("CLAUDE.md")
+    assert instructions_of(tmp_path) == "Be kind."
+
+
+def test_a_large_file_is_cut_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("x" * (MAX_BYTES + 5))
+    text = instructions_of(tmp_path)
+    assert text.startswith("x" * MAX_BYTES)
+    assert text.endswith(
+        "\n[AGENTS.md has 32,773 bytes, of which the first 32,768 are above. Read it yourself before "
+        "you change anything that it may be about.]"
+    )
+
+
+def test_a_file_that_cannot_be_read_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").symlink_to("/etc/hostname")
+    assert "AGENTS.md could not be read: leads out of the workspace" in instructions_of(tmp_path)
+    (tmp_path / "AGENTS.md").unlink()
+    os.mkfifo(tmp_path / "AGENTS.md")
+    assert "could not be read: is a named pipe" in instructions_of(tmp_path)
+
+
+def test_an_executor_out_of_descriptors_does_not_take_it_for_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "AGENTS.md").write_text("Be brief.")
+    real = Root.open
+
+    def scarce(root: Root, path: str, flags: int, mode: int = 0) -> int:
+        try:
+            raise OSError(24, "Too many open files")
+        except OSError:
+            raise ToolFailedError(f"{path}: Too many open files") from None
+
+    monkeypatch.setattr(Root, "open", scarce)
+    with pytest.raises(OSError, match="Too many"):
+        instructions_of(tmp_path)
+    monkeypatch.setattr(Root, "open", real)
+    assert instructions_of(tmp_path) == "Be brief."
+
+
+def test_folders_have_their_own_and_nothing_outside_is_read(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("secret")
+    work = tmp_path / "work"
+    (work / "api" / "v2").mkdir(parents=True)
+    (work / "api" / "AGENTS.md").write_text("Use tabs.")
+    (work / "out").symlink_to(tmp_path)
+    found = instructions_below(work, ["api", "api/v2", "..", "out", "missing", "/etc"])
+    assert [(each.folder, each.file, each.text) for each in found] == [("api", "api/AGENTS.md", "Use tabs.")]
+
+
+@pytest.mark.process
+async def test_a_question_for_folders_or_the_environment_is_answered_as_json(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "api").mkdir(parents=True)
+    (work / "api" / "AGENTS.md").write_text("Use tabs.")
+    sessions = SessionWorkspaces(tmp_path / "sessions")
+    workspaces = Workspaces(work, tmp_path / "named", tmp_path / "private", sessions)
+    answer = await workspaces.answer(WorkspaceQuery(workspace=str(work), folders=["api"]))
+    assert msgspec.json.decode(answer, type=InstructionsAnswer).instructions[0].text == "Use tabs."
+    environment = await workspaces.answer(WorkspaceQuery(workspace=str(work), environment=True))
+    assert msgspec.json.decode(environment)["path"] == str(work)
+    assert await workspaces.answer(WorkspaceQuery(workspace="no/name")) == b""
+    sessions.close()
+
+
+def git(folder: Path, *arguments: str) -> None:
+    settings = ["-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=trunk"]
+    subprocess.run(["git", *settings, *arguments], cwd=folder, check=True, capture_output=True, timeout=30)
+
+
+@pytest.mark.process
+def test_branch_and_changes_of_a_repository_are_told_and_its_settings_start_nothing(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    assert environment_of(work).is_repository is False
+    git(work, "init")
+    (work / "a.txt").write_text("one\n")
+    (work / ".gitattributes").write_text("*.txt filter=evil\n")
+    git(work, "add", ".")
+    git(work, "commit", "-m", "one")
+    found = environment_of(work)
+    assert (found.is_repository, found.branch, found.is_changed) == (True, "trunk", False)
+    assert "git" in found.programs
+    assert found.path == str(work)
+    (work / "a.txt").write_text("two\n")
+    mark = tmp_path / "mark"
+    for name in ("core.fsmonitor", "filter.evil.clean", "core.pager"):
+        git(work, "config", name, f"touch {mark}; cat")
+    assert environment_of(work).is_changed is True
+    assert not mark.exists()
