@@ -4,12 +4,14 @@ import re
 import time
 from typing import Any
 
-from playwright.sync_api import expect
+from playwright.sync_api import FilePayload, expect
 
 from tests.e2e import test_web
 from tests.e2e.tab import Tab
 from tests.support.fairlead_up import FairleadUp
+from tests.support.png import png
 from tests.support.scripted_model import ModelProcess
+from tests.support.waiting import eventually
 
 pytestmark = test_web.pytestmark
 gate, seen_by, press_until = test_web.gate, test_web.seen_by, test_web.press_until
@@ -278,6 +280,45 @@ def test_a_file_can_be_sent_alone_and_is_shown_by_its_name(
     assert "R11" in seen_by(model)
     tab.composer.press("ArrowUp")
     expect(tab.composer).to_have_value("")
+
+
+def test_files_of_any_kind_are_in_the_workspace_and_can_be_saved_and_sent_again(
+    up: FairleadUp, tab: Tab
+) -> None:
+    pdf, zipped = b"%PDF-1.7 " + bytes(range(256)), b"PK\x03\x04 no text"
+    tab.go("/")
+    with tab.page.expect_file_chooser() as chooser:
+        tab.page.get_by_role("button", name="Attach files").click()
+    attached: list[FilePayload] = [
+        {"name": "Q3 report.pdf", "mimeType": "application/pdf", "buffer": pdf},
+        {"name": "logs.zip", "mimeType": "application/zip", "buffer": zipped},
+        {"name": "dot.png", "mimeType": "image/png", "buffer": png(8, 8)},
+    ]
+    chooser.value.set_files(attached)
+    tab.say("op=R31 look at these")
+    tab.wait_ends()
+    files = tab.said.get_by_role("list", name="Attached files")
+    expect(files.get_by_role("listitem")).to_have_text([re.compile("Q3 report.pdf"), re.compile("logs.zip")])
+    expect(tab.said.get_by_role("img", name="dot.png")).to_be_visible()
+    tab.shoot("attached")
+    with tab.page.expect_download() as saved:
+        files.get_by_role("link", name="Q3 report.pdf").click()
+    assert saved.value.suggested_filename == "Q3 report.pdf"
+    assert saved.value.path().read_bytes() == pdf
+    (file,) = up.workspace.glob(".fairlead/inbox/*/Q3_report.pdf")
+    assert file.read_bytes() == pdf
+    tab.said.hover()
+    tab.said.get_by_role("button", name="Edit and send again").click()
+    box = tab.page.get_by_label("Your message")
+    box.fill("op=R32 once more")
+    box.press("Enter")
+    expect(tab.said.get_by_text("once more")).to_be_visible()
+    tab.wait_ends()
+    expect(tab.said.get_by_role("list", name="Attached files").get_by_role("listitem")).to_have_count(2)
+    eventually(
+        lambda: len(list(up.workspace.glob(".fairlead/inbox/*/logs.zip"))) == 2,
+        "the edited message has its own",
+    )
 
 
 # -- output -----------------------------------------------------------------------

@@ -2,11 +2,9 @@
 
 import json
 import re
-import struct
 import subprocess
 import sys
 import threading
-import zlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,6 +16,7 @@ from tests.e2e import test_web
 from tests.e2e.tab import Tab
 from tests.support.fairlead_up import FairleadUp
 from tests.support.mcp_servers import SERVER
+from tests.support.png import png
 from tests.support.scripted_model import ModelProcess
 
 pytestmark = test_web.pytestmark
@@ -215,14 +214,3 @@ def test_a_process_in_the_background_says_how_it_is_until_it_ends(up: FairleadUp
     tab.wait_ends(3)
     tab.tool(f"kill {name}").click()
     expect(facts.filter(has_text="ended")).to_be_visible()
-
-
-def png(width: int, height: int, colour: bytes) -> bytes:
-    """A picture of one colour."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    rows = zlib.compress((b"\0" + colour * width) * height)
-    size = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", size) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")

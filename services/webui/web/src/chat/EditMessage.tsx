@@ -27,7 +27,7 @@ export function EditMessage({
   const runs = useStore(session.store, stopsRun);
   const box = useRef<HTMLTextAreaElement>(null);
   const unsent = useRef("");
-  const absent = item.files.filter((file) => file.text === null).map((file) => file.name);
+  const absent = item.files.filter((file) => file.text === null && file.object === null).map((file) => file.name);
   const ready = !sending && text.trim() !== "";
 
   useLayoutEffect(() => {
@@ -116,18 +116,20 @@ export function EditMessage({
   );
 }
 
-/** What came with the message, as it is sent again. Of some files the log has no more than the name. */
+/** What came with the message, as it is sent again. Of some files of earlier versions the log has only the name. */
 async function attachedTo(item: Item & { kind: "user" }): Promise<Attachment[]> {
-  const images = item.images.map(async (image): Promise<Attachment> => {
-    const bytes = await readObject(image.object, AbortSignal.timeout(FETCH_MS));
-    return { name: image.name ?? "picture", media_type: image.media_type, data: await toBase64(bytes) };
+  const images = item.images.map((image) => again(image.name ?? "picture", image.media_type, image.object));
+  const files = item.files.flatMap((file) => {
+    if (file.object !== null) return [again(file.name, file.mediaType, file.object)];
+    return file.text === null ? [] : [sent(file.name, file.mediaType, new Blob([file.text]))];
   });
-  const files = item.files
-    .filter((file) => file.text !== null)
-    .map(async (file): Promise<Attachment> => ({
-      name: file.name,
-      media_type: file.mediaType,
-      data: await toBase64(new Blob([file.text ?? ""])),
-    }));
   return Promise.all([...images, ...files]);
+}
+
+async function again(name: string, mediaType: string, object: string): Promise<Attachment> {
+  return sent(name, mediaType, await readObject(object, AbortSignal.timeout(FETCH_MS)));
+}
+
+async function sent(name: string, mediaType: string, bytes: Blob): Promise<Attachment> {
+  return { name, media_type: mediaType, data: await toBase64(bytes) };
 }

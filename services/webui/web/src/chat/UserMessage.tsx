@@ -11,7 +11,7 @@ import { BranchArrows } from "./Branches";
 import { EditMessage } from "./EditMessage";
 import { CopyButton } from "../ui/CopyButton";
 import { clock } from "../ui/format";
-import { StoredImage } from "../ui/Stored";
+import { StoredFile, StoredImage } from "../ui/Stored";
 import styles from "./UserMessage.module.css";
 
 const LONG_CHARS = 1600;
@@ -40,7 +40,9 @@ export const UserMessage = memo(function UserMessage({
       {item.images.length > 0 && (
         <div className={styles.images}>
           {item.images.map((image) => (
-            <StoredImage key={image.object} object={image.object} alt={image.name ?? "attached picture"} />
+            <StoredFile key={image.object} object={image.object} name={image.name ?? image.object}>
+              <StoredImage object={image.object} alt={image.name ?? "attached picture"} />
+            </StoredFile>
           ))}
         </div>
       )}

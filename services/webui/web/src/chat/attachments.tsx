@@ -1,9 +1,10 @@
-import { type ClipboardEvent, type DragEvent, useCallback, useState } from "react";
+import { type ClipboardEvent, type DragEvent, type ReactNode, useCallback, useState } from "react";
 import type { Attachment } from "../api/client";
 import type { AttachedFile } from "../session/view";
 import { IconButton } from "../ui/Button";
 import { bytes } from "../ui/format";
 import { Icon } from "../ui/Icon";
+import { StoredFile } from "../ui/Stored";
 import { complain } from "../ui/toast";
 import styles from "./attachments.module.css";
 
@@ -105,7 +106,7 @@ export function AttachmentChips({
   );
 }
 
-/** Files that came with a message; what the model was shown of one opens below its name. */
+/** Files that came with a message, to be saved; what the model was shown of one opens below its name. */
 export function AttachedFiles({ files }: { files: readonly AttachedFile[] }) {
   if (files.length === 0) return null;
   return (
@@ -113,18 +114,31 @@ export function AttachedFiles({ files }: { files: readonly AttachedFile[] }) {
       {files.map((file, index) => (
         <li key={`${file.name}-${index}`}>
           {file.text === null ? (
-            <FileName file={file} />
+            <Saved file={file}>
+              <FileName file={file} />
+            </Saved>
           ) : (
             <details>
               <summary>
                 <FileName file={file} />
               </summary>
               <pre tabIndex={0}>{file.text}</pre>
+              <Saved file={file}>{file.object !== null && "Save"}</Saved>
             </details>
           )}
         </li>
       ))}
     </ul>
+  );
+}
+
+/** A link that saves the file, if its bytes are stored. */
+function Saved({ file, children }: { file: AttachedFile; children: ReactNode }) {
+  if (file.object === null) return children;
+  return (
+    <StoredFile object={file.object} name={file.name} className={styles.file}>
+      {children}
+    </StoredFile>
   );
 }
 

@@ -13,8 +13,34 @@ test("attached files are apart from the words, with what the model was shown of 
   ]);
   expect(found.text).toBe("look at this");
   expect(found.files).toEqual([
-    { name: "notes, old.txt", mediaType: "text/plain", bytes: 12, text: "line one\nline two" },
-    { name: "data.bin", mediaType: "application/octet-stream", bytes: 9000, text: null },
+    { name: "notes, old.txt", mediaType: "text/plain", bytes: 12, text: "line one\nline two", object: null },
+    { name: "data.bin", mediaType: "application/octet-stream", bytes: 9000, text: null, object: null },
+  ]);
+  expect(found.images).toEqual([picture]);
+});
+
+test("a file has the name that its sender gave it, and a picture is shown once", () => {
+  const file = (name: string, object: string, media_type: string) => ({ name, object, media_type, size_bytes: 7 });
+  const found = contentOf([
+    text("see"),
+    {
+      ...text("[attached file .fairlead/inbox/e/a_b.pdf, application/pdf, 7 bytes]"),
+      file: file("a b.pdf", "o2", "application/pdf"),
+    },
+    {
+      ...text("[attached file .fairlead/inbox/e/x.csv, text/csv, 7 bytes]\n1,2"),
+      file: file("x.csv", "o3", "text/csv"),
+    },
+    {
+      ...text("[attached file .fairlead/inbox/e/a.png, image/png, 7 bytes]"),
+      file: file("a.png", "o1", "image/png"),
+    },
+    picture,
+  ]);
+  expect(found.text).toBe("see");
+  expect(found.files).toEqual([
+    { name: "a b.pdf", mediaType: "application/pdf", bytes: 7, text: null, object: "o2" },
+    { name: "x.csv", mediaType: "text/csv", bytes: 7, text: "1,2", object: "o3" },
   ]);
   expect(found.images).toEqual([picture]);
 });

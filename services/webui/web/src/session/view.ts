@@ -12,12 +12,16 @@ import type {
 } from "../api/types";
 import type { Tail } from "./tail";
 
-/** A file that came with a message; `text` is what the model was shown of it, null if that was only its name. */
+/**
+ * A file that came with a message. `text` is what the model was shown of it, null if that was only its name; `object`
+ * has its bytes, null in messages of earlier versions.
+ */
 export interface AttachedFile {
   name: string;
   mediaType: string;
   bytes: number;
   text: string | null;
+  object: string | null;
 }
 
 /** One thing in the conversation, from top to bottom. */

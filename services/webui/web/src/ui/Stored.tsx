@@ -49,13 +49,15 @@ export function StoredImage({ object, alt, className }: StoredImageProps) {
   return <img ref={place} src={url} alt={alt} className={className} />;
 }
 
-/** A link that saves a stored object as a file. */
+/** A link that saves a stored object as a file, under its own name or another. */
 export function StoredFile({
   object,
+  name = object,
   className,
   children,
 }: {
   object: string;
+  name?: string;
   className?: string | undefined;
   children: ReactNode;
 }) {
@@ -68,7 +70,7 @@ export function StoredFile({
       const url = URL.createObjectURL(await readObject(object, AbortSignal.timeout(DOWNLOAD_MS)));
       const link = document.createElement("a");
       link.href = url;
-      link.download = object;
+      link.download = name;
       link.click();
       setTimeout(() => URL.revokeObjectURL(url), 60_000); // the browser may still be reading it
     } catch (error) {
