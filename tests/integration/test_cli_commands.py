@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,6 +115,20 @@ def test_a_prompt_that_is_too_large_is_a_file_of_the_workspace(up: FairleadUp) -
     assert ends(up, "huge")[-1] == "completed"
     (file,) = up.workspace.glob(".fairlead/inbox/*/input.txt")
     assert file.read_text() == words
+
+
+def test_files_that_are_sent_with_a_prompt_are_in_the_workspace(up: FairleadUp, tmp_path: Path) -> None:
+    zipped, notes = tmp_path / "logs.zip", tmp_path / "notes.txt"
+    zipped.write_bytes(b"PK\x03\x04")
+    notes.write_text("remember")
+    sent = up.cli("run", "--session", "files", "--file", str(zipped), "--file", str(notes), "look")
+    assert sent.returncode == 0, sent.stderr
+    (file,) = up.workspace.glob(".fairlead/inbox/*/logs.zip")
+    assert [file.read_bytes(), (file.parent / "notes.txt").read_text()] == [b"PK\x03\x04", "remember"]
+    none = up.cli("run", "--file", str(tmp_path / "none"), "look")
+    assert (none.returncode, "does not exist" in none.stderr) == (2, True), none.stderr
+    many = up.cli("run", *(["--file", str(notes)] * 33), "look")
+    assert (many.returncode, "at most 32 files, got 33" in many.stderr) == (2, True), many.stderr
 
 
 def test_an_entry_that_is_not_there_is_told_with_its_name(up: FairleadUp) -> None:

@@ -401,6 +401,48 @@ async def test_picture_becomes_an_attachment(gateway: RunningGateway, bus: Bus) 
     ]
 
 
+async def test_files_and_recordings_become_attachments(gateway: RunningGateway, bus: Bus) -> None:
+    parts: list[Json] = [
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,aGVsbG8="}},
+        {"type": "file", "file": {"file_data": "aGVsbG8="}},
+        {"type": "file", "file": {"filename": "b", "file_data": "data:text/plain;charset=utf-8;base64,aQ=="}},
+        {"type": "input_audio", "input_audio": {"data": "aGVsbG8=", "format": "mp3"}},
+    ]
+    _, prompt = await ask(gateway, bus, [{"role": "user", "content": parts}])
+    assert [(a.name, a.media_type, a.size_bytes) for a in prompt.attachments] == [
+        ("a.pdf", "application/pdf", 5),
+        ("", "application/octet-stream", 5),
+        ("b", "text/plain", 1),
+        ("recording.mp3", "audio/mpeg", 5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [
+        ({"type": "file", "file": {"file_id": "file-1"}}, "file.file_data"),
+        ({"type": "file", "file": {"file_data": "no base64!"}}, "file.file_data"),
+        ({"type": "input_audio", "input_audio": {}}, "input_audio.data"),
+        ({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}, "image_url"),
+        ({"type": "video", "video": {}}, "messages"),
+    ],
+)
+async def test_parts_that_cannot_be_had_are_refused(gateway: RunningGateway, part: Json, field: str) -> None:
+    body = {"model": "main", "messages": [{"role": "user", "content": [part]}]}
+    status, answer = await gateway.call("POST", "/v1/chat/completions", body)
+    assert (status, answer["error"]["param"]) == (400, field)
+
+
+async def test_more_files_than_a_message_may_have_are_refused_with_both_numbers(
+    gateway: RunningGateway,
+) -> None:
+    part = {"type": "file", "file": {"file_data": "aQ=="}}
+    body = {"model": "main", "messages": [{"role": "user", "content": [part] * 33}]}
+    status, answer = await gateway.call("POST", "/v1/chat/completions", body)
+    assert status == 400
+    assert "at most 32 files and images, got 33" in answer["error"]["message"]
+
+
 _USER = {"role": "user", "content": "x"}
 _TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
 REFUSED: list[tuple[str, Json]] = [

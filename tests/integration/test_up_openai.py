@@ -1,6 +1,7 @@
 """OpenAI's own client against a whole Fairlead whose processes are killed: a command runs once."""
 
 import asyncio
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import openai
 import pytest
 
 from tests.support.fairlead_up import FairleadUp
+from tests.support.png import png
 from tests.support.scripted_model import ModelProcess
 
 pytestmark = pytest.mark.timeout(240)
@@ -89,3 +91,30 @@ async def test_stream_tells_an_answer_once_though_its_agent_is_killed_in_mid_sen
             if "word5" in text and "word5" not in before:
                 up.kill("agent")
     assert text.strip() == words
+
+
+async def test_files_of_a_client_are_in_the_workspace_and_its_pictures_are_seen(up: FairleadUp) -> None:
+    pdf, picture = b"%PDF-1.7 of a client", png(4, 4)
+    parts: list[openai.types.chat.ChatCompletionContentPartParam] = [
+        {"type": "text", "text": "op=FILES"},
+        {
+            "type": "file",
+            "file": {
+                "filename": "from client.pdf",
+                "file_data": "data:application/pdf;base64," + base64.b64encode(pdf).decode(),
+            },
+        },
+        {
+            "type": "image_url",
+            "image_url": {"url": "data:image/png;base64," + base64.b64encode(picture).decode()},
+        },
+    ]
+    async with sdk(up, timeout_s=60) as client:
+        response = await client.chat.completions.create(
+            model="main", messages=[{"role": "user", "content": parts}]
+        )
+    assert (response.choices[0].message.content or "").strip() == "done FILES"
+    (file,) = up.workspace.glob(".fairlead/inbox/*/from_client.pdf")
+    assert file.read_bytes() == pdf
+    assert (file.parent / "image.png").read_bytes() == picture
+    assert sorted(each.name for each in file.parent.iterdir()) == ["from_client.pdf", "image.png"]

@@ -6,10 +6,12 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TextIO
 
+from fairlead.attachments import attachments
 from fairlead.client import GatewayClient, RequestRefusedError, ServerSentEvent, UnreachableError
 from fairlead.transcript import Transcript
 from fairlead_common.installation.errors import BY_OUTCOME, NOT_APPROVED, OK, TIMED_OUT, CommandError
@@ -40,6 +42,7 @@ class RunOptions(NamedTuple):
     max_tokens: int | None = None
     max_turns: int | None = None
     max_seconds: float | None = None
+    files: Sequence[Path] = ()
 
     @property
     def of_the_run(self) -> dict[str, Any]:
@@ -79,10 +82,11 @@ class Conversation:
 
     def run(self, prompt: str) -> int:
         """Send it, print what comes, and return the exit status."""
+        attached = {"attachments": attachments(self._wishes.files)} if self._wishes.files else {}
         last_seq = self._open_session()
         key = new_id()
         path = f"/api/sessions/{self._session}/prompt"
-        body = {"text": prompt, "key": key, **self._wishes.of_the_run}
+        body = {"text": prompt, "key": key, **attached, **self._wishes.of_the_run}
         stored = self._client.patiently("POST", path, body, key=key)
         transcript = Transcript(int(stored["seq"]))
         threading.Thread(target=self._listen, args=(last_seq,), daemon=True).start()

@@ -3,6 +3,7 @@
 import os
 import select
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -38,6 +39,13 @@ THINKING: Final = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
     help="Where commands run; not weaker than the agent's.",
 )
 @click.option(
+    "--file",
+    "files",
+    type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
+    multiple=True,
+    help="File to send with the prompt. Repeatable.",
+)
+@click.option(
     "--output-format", "output_format", type=click.Choice(["text", "json", "stream-json"]), default="text"
 )
 @click.option(
@@ -51,7 +59,8 @@ THINKING: Final = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 def run(prompt: tuple[str, ...], url: str | None, output_format: Any, **wishes: Any) -> None:
     """Send a prompt to an agent and print the answer.
 
-    What is piped in is joined to the prompt. The words go to standard output as they come, tool calls
+    What is piped in is joined to the prompt. A file that is sent with it lands in the workspace of the
+    agent, which is told where. The words go to standard output as they come, tool calls
     to standard error. A gateway that restarts meanwhile does no harm.
 
     On a terminal you are asked about approvals. Without one the run is aborted and ends with status 3.
@@ -71,6 +80,8 @@ def run(prompt: tuple[str, ...], url: str | None, output_format: Any, **wishes: 
       stream-json  one event a line, and that object as the last line
     """  # noqa: D301 - click wants the control character
     text = _joined(" ".join(prompt))
+    if not text.strip() and wishes["files"]:
+        text = ", ".join(sorted(file.name for file in wishes["files"]))
     if not text.strip():
         raise CommandError("no prompt: give one as an argument, or pipe it in", USAGE)
     from fairlead.access import open_client

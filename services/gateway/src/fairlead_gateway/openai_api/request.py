@@ -14,6 +14,21 @@ class ImageUrl(msgspec.Struct, frozen=True):
     url: str
 
 
+class File(msgspec.Struct, frozen=True):
+    """A file. `file_data`: base64, or a `data:` URL; `file_id`: of OpenAI's own store, which is not here."""
+
+    filename: str | None = None
+    file_data: str | None = None
+    file_id: str | None = None
+
+
+class InputAudio(msgspec.Struct, frozen=True):
+    """A recording. `data`: base64. `format`: `wav`, `mp3`."""
+
+    data: str | None = None
+    format: str | None = None
+
+
 class Part(msgspec.Struct, frozen=True):
     """A part of a message. `refusal`: the words of a part of this type."""
 
@@ -21,6 +36,8 @@ class Part(msgspec.Struct, frozen=True):
     text: str | None = None
     refusal: str | None = None
     image_url: ImageUrl | None = None
+    file: File | None = None
+    input_audio: InputAudio | None = None
 
 
 class ChatMessage(msgspec.Struct, frozen=True):

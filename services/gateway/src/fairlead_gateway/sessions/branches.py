@@ -12,7 +12,7 @@ from fairlead_common.errors import LaterVersionError, NotFoundError
 from fairlead_common.protocol.branch_entries import BranchRequestEntry, NavigateEntry
 from fairlead_common.protocol.entries import DroppedEntry
 from fairlead_common.protocol.ids import check_id, new_id
-from fairlead_common.protocol.messages import MAX_TEXT_CHARS, EntryId, WorkMode
+from fairlead_common.protocol.messages import MAX_ATTACHMENTS, MAX_TEXT_CHARS, EntryId, WorkMode
 from fairlead_common.protocol.notices import (
     CreateSession,
     EditMessage,
@@ -28,7 +28,7 @@ from fairlead_gateway.http.request_parsing import Id, check_parameters, decode
 from fairlead_gateway.responses import BranchChanged, PromptStored
 from fairlead_gateway.sessions.notice_mail import carried_out, entries_after, store_notice
 from fairlead_gateway.sessions.privilege_checks import check_new
-from fairlead_gateway.sessions.prompts import MAX_ATTACHMENTS, Upload, chosen_key, store_attachment
+from fairlead_gateway.sessions.prompts import Upload, chosen_key, store_attachment
 from fairlead_gateway.sessions.session_lookup import fresh_summary, shown
 from fairlead_gateway.sessions.sessions import Title, create_session
 

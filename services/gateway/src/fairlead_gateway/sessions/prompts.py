@@ -12,6 +12,7 @@ from fairlead_common.errors import ConflictError, InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id, new_id
 from fairlead_common.protocol.messages import (
+    MAX_ATTACHMENTS,
     MAX_TEXT_CHARS,
     Abort,
     Attachment,
@@ -27,7 +28,6 @@ from fairlead_gateway.http.request_parsing import Id, check_parameters, decode
 from fairlead_gateway.responses import PromptStored, Stored
 from fairlead_gateway.sessions.session_sources import take_up
 
-MAX_ATTACHMENTS: Final = 32
 # The document knows the providers that are always there; `parse_model` knows the configured ones, too.
 _USUAL_MODEL: Final = {"pattern": "^(demo|(openai|anthropic|litellm)/[A-Za-z0-9._:/-]{1,100})$"}
 ModelText = Annotated[str, msgspec.Meta(max_length=200, extra_json_schema=_USUAL_MODEL)]

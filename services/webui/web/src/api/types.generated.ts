@@ -854,6 +854,13 @@ export interface ExecutorInfo {
   sealing_key?: string;
 }
 
+/** A file. `file_data`: base64, or a `data:` URL; `file_id`: of OpenAI's own store, which is not here. */
+export interface File {
+  filename?: string | null;
+  file_data?: string | null;
+  file_id?: string | null;
+}
+
 /**
  * Answer of `cron.run`, `wake`, `heartbeat` and `hook`.
  *
@@ -985,6 +992,12 @@ export interface ImageBlock {
 /** A picture, as a `data:` URL. */
 export interface ImageUrl {
   url: string;
+}
+
+/** A recording. `data`: base64. `format`: `wav`, `mp3`. */
+export interface InputAudio {
+  data?: string | null;
+  format?: string | null;
 }
 
 /**
@@ -1367,6 +1380,8 @@ export interface Part {
   text?: string | null;
   refusal?: string | null;
   image_url?: ImageUrl | null;
+  file?: File | null;
+  input_audio?: InputAudio | null;
 }
 
 /** Body of `POST /api/cron/pause`. */
