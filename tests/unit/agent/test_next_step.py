@@ -276,13 +276,12 @@ def asked(**limits: float) -> PromptOptions:
 @pytest.mark.parametrize(
     ("options", "now_ms", "expected"),
     [
-        (asked(turns=2, tokens=15, seconds=60), NOW_MS, None),
+        (asked(turns=2, tokens=1, seconds=60), NOW_MS, None),
         (
             asked(turns=1),
             NOW_MS,
             ("turn_limit", "limits.turns: at most 1 turns in a run, this one had 1"),
         ),
-        (asked(tokens=14), NOW_MS, ("budget", "limits.tokens: at most 14 tokens, this run used 15")),
         (asked(seconds=5), 5_001, ("timed_out", "limits.seconds: at most 5 s, this run took 5.0 s")),
         (asked(seconds=90), 60_001, ("timed_out", "max_run_s: at most 60 s, this run took 60.0 s")),
         (PromptOptions(model="demo"), NOW_MS, None),
@@ -301,7 +300,7 @@ def test_limits_of_the_prompt_hold_beside_those_of_the_agent(
 
 
 def test_limits_of_the_prompt_count_what_came_before_a_wait(log: World) -> None:
-    options = asked(turns=2, tokens=29)
+    options = asked(turns=2)
     log.start(options=options)
     log.user("one", 1)
     log.assistant("c1")
@@ -313,11 +312,9 @@ def test_limits_of_the_prompt_count_what_came_before_a_wait(log: World) -> None:
     log.result("c2")
     step = log.step(limits=RunLimits.of(AgentConfig(max_turns=2), log.state.options))
     assert step == EndRun("turn_limit", "limits.turns: at most 2 turns in a run, this one had 2")
-    tokens = RunLimits.of(AgentConfig(), asked(tokens=29))
-    assert log.step(limits=tokens) == EndRun("budget", "limits.tokens: at most 29 tokens, this run used 30")
     log.end("turn_limit")
     log.start(options=options, resumes="r2")  # tried again, by a person: it counts anew
-    assert log.step(limits=tokens) == CallModel()
+    assert log.step(limits=RunLimits.of(AgentConfig(), options)) == CallModel()
 
 
 def test_a_followup_that_asks_for_something_begins_a_run_of_its_own(log: World) -> None:

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from fairlead_agent.budget.ledger import Ledger, Ledgers, scope_of, today
-from fairlead_agent.models.interface import ModelError
+from fairlead_agent.models.interface import Finish, ModelError
 from fairlead_agent.session.log_readers import LogReaders
 from fairlead_common.bus.streams import provision
 from fairlead_common.protocol import subjects as s
-from fairlead_common.protocol.content import AssistantMessage
+from fairlead_common.protocol.content import AssistantMessage, Usage
 from fairlead_common.protocol.entries import (
     BudgetReservationEntry,
     BudgetSettlementEntry,
@@ -358,6 +358,36 @@ async def test_a_prompt_limits_the_money_of_its_run(w: MemoryWorld) -> None:
     assert (await w.settled("a", 2))[-1] == "run completed"
     await w.say("a", "op=P2")
     assert (await w.settled("a", 3))[-1] == "run completed"
+
+
+async def test_a_prompt_limits_the_tokens_of_its_run_and_a_person_may_allow_more(w: MemoryWorld) -> None:
+    await w.agent()
+    await w.say("a", "op=P1 steps=1", limits=RunLimitsInput(tokens=20))
+    request = await w.approval("a")
+    assert (await w.story("a"))[-1] == "run waiting_budget"
+    assert w.mind.requests == []
+    assert (request.arguments["limit"], request.arguments["limit_tokens"]) == ("limits.tokens", 20)
+    assert request.arguments["go_on_with"] == f"{request.arguments['more_tokens']} tokens"
+    await w.decide("a", request, "once")
+    assert (await w.settled("a", 2))[-1] == "run completed"
+    assert len(w.calls) == 1
+    await w.say("a", "op=P2")
+    assert (await w.settled("a", 3))[-1] == "run completed"
+
+
+async def test_tokens_of_a_prompt_count_over_the_waits_of_its_run(w: MemoryWorld) -> None:
+    await w.agent(settings={"agents.main.mode": "ask"})
+    await w.say("a", "op=P1 steps=1", limits=RunLimitsInput(tokens=4000))
+    w.mind.answers.append(
+        lambda messages: [*w.mind._scripted(messages)[:-1], Finish("tool_use", Usage(input_tokens=3500))]
+    )
+    await w.decide("a", await w.approval("a"), "once")
+    assert (await w.run_end("a", 2)).outcome == "waiting_budget"
+    request = await w.approval("a")
+    assert (request.arguments["used_tokens"], request.arguments["limit"]) == (3500, "limits.tokens")
+    await w.decide("a", request, "deny")
+    end = await w.run_end("a", 3)
+    assert (end.outcome, "limits.tokens" in (end.error or "")) == ("budget", True)
 
 
 async def ask(w: MemoryWorld) -> PlainAnswer:

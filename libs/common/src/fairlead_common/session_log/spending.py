@@ -103,11 +103,11 @@ class Spending:
             self.refused = f"{request.why}; {how}" + (f": {entry.reason}" if entry.reason else "")
             return
         if scope := str(asked.get("scope", "")):
-            more = DayExtension(request.id, scope, day, _count(asked.get("more_micro_usd")))
-            self.day_extensions.append(more)
+            extension = DayExtension(request.id, scope, day, _count(asked.get("more_micro_usd")))
+            self.day_extensions.append(extension)
             return
-        more_of = asked.get("more_tokens") if limit == "tokens_per_run" else asked.get("more_micro_usd")
-        self.more[limit] = self.more.get(limit, 0) + _count(more_of)
+        more = asked.get("more_tokens", asked.get("more_micro_usd"))
+        self.more[limit] = self.more.get(limit, 0) + _count(more)
 
     def _begin(self, entry: RunStartEntry) -> None:
         self.refused = ""

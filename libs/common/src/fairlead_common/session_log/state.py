@@ -157,7 +157,7 @@ class SessionState(BranchFold):
             self.rewrites += 1
         self.options = entry.options
         if not self.parked:
-            self.earlier_turns = self.earlier_tokens = 0
+            self.earlier_turns = 0
         self.lineage = [*self.lineage, self.run.run_id] if spoken else [self.run.run_id]
         self.hook_chars = self.hook_chars if spoken else 0
         self.parked = self.regenerates = False
@@ -305,7 +305,6 @@ class SessionState(BranchFold):
             self._heartbeat_ends(self.run)
         if self.run is not None:
             self.earlier_turns += self.run.turns
-            self.earlier_tokens += self.run.usage.input_tokens + self.run.usage.output_tokens
         self.run = None
         self.parked = entry.outcome in PARKED_OUTCOMES
         self.parked_by = entry.id if self.parked else ""

@@ -63,7 +63,7 @@ class StateFields(Settings):
         left_out: by entry, what later requests leave out of it, since the model could not take it.
         queue: steers and follow-ups that wait, in order.
         options: of the last run: what the prompt that began it asked for.
-        earlier_turns, earlier_tokens: of the parked runs that the open or parked one is the rest of.
+        earlier_turns: of the parked runs that the open or parked one is the rest of.
         settled_approvals: decided or void, and perhaps still shown in lists.
         replies: by sequence of the mail that asks for one: the final answers that are not given yet.
         parked_by: id of the end of the run that is parked. provider_away_ms: since when its provider fails,
@@ -110,7 +110,6 @@ class StateFields(Settings):
     last_run_id: str | None = None
     options: PromptOptions | None = None
     earlier_turns: int = 0
-    earlier_tokens: int = 0
     lineage: list[str] = field(default_factory=list)
     parked: bool = False
     parked_by: str = ""

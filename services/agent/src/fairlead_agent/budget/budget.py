@@ -29,6 +29,7 @@ from fairlead_common.protocol.content import Usage
 from fairlead_common.protocol.custom_entries import BUDGET_WARNING
 from fairlead_common.protocol.entries import BudgetReservationEntry, BudgetSettlementEntry, CustomEntry
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import RunLimitsInput
 from fairlead_common.service.log_formats import BUDGET_RESERVATION
 
 log = structlog.get_logger()
@@ -227,7 +228,7 @@ class Budget:
         """
         budget = profile.budget
         self._limited = agent, profile
-        if not own_limits(budget, self._asked_usd, self._state.spending) and budget.usd_per_day is None:
+        if not own_limits(budget, self._asked, self._state.spending) and budget.usd_per_day is None:
             return Spend(self, request, None)
         self._registry.resolve(model)  # what cannot be sent reserves nothing
         prices = self._prices(profile, model, request.size_tokens)
@@ -265,10 +266,10 @@ class Budget:
             await self.settle_last()
 
     @property
-    def _asked_usd(self) -> float | None:
-        """`limits.usd` of the prompt that began the run."""
+    def _asked(self) -> RunLimitsInput:
+        """`limits` of the prompt that began the run."""
         options = self._state.options if self._state.run is not None else None
-        return options.limits.usd if options is not None and options.limits is not None else None
+        return (options.limits if options is not None else None) or RunLimitsInput()
 
     # -- for `Spend` ---------------------------------------------------------
 
@@ -370,7 +371,7 @@ class Budget:
     async def _limits(self, agent: str, profile: AgentConfig, day: str) -> list[Limit]:
         """All that hold, the shared one last."""
         spending = self._state.spending
-        limits = own_limits(profile.budget, self._asked_usd, spending)
+        limits = own_limits(profile.budget, self._asked, spending)
         if profile.budget.usd_per_day is None:
             return limits
         for more in spending.day_extensions:
@@ -399,7 +400,7 @@ class Budget:
     def _prices(self, profile: AgentConfig, model: str, size_tokens: int) -> Prices:
         """What the request is reserved by; free where only tokens are limited."""
         budget = profile.budget
-        in_money = (budget.usd_per_run, budget.usd_per_session, budget.usd_per_day, self._asked_usd)
+        in_money = (budget.usd_per_run, budget.usd_per_session, budget.usd_per_day, self._asked.usd)
         if all(limit is None for limit in in_money):
             return _FREE
         prices = self._registry.facts(model).prices_of(size_tokens)

@@ -7,10 +7,12 @@ from fairlead_agent.models.pricing import MICRO
 from fairlead_agent.models.table import Prices
 from fairlead_common.config.agents import BudgetConfig
 from fairlead_common.errors import FairleadError
+from fairlead_common.protocol.messages import RunLimitsInput
 from fairlead_common.session_log.spending import Spending
 
 TOKENS_PER_RUN: Final = "tokens_per_run"
-LIMITS_USD: Final = "limits.usd"  # of a prompt
+LIMITS_USD: Final = "limits.usd"  # of a prompt, as the next
+LIMITS_TOKENS: Final = "limits.tokens"
 WARN_PERCENT: Final = 80
 MIN_OUTPUT_TOKENS: Final = 1024  # a reply that may be no longer is of no use
 SHARE_OUTPUT_TOKENS: Final = 8192  # that one of many requests may have at least, if that is left
@@ -21,7 +23,7 @@ _CENT: Final = 10_000  # micro-dollars
 
 
 class Limit(NamedTuple):
-    """One limit, and how much of it is used: micro-dollars, or tokens (`tokens_per_run`).
+    """One limit, and how much of it is used: micro-dollars or tokens.
 
     Fields:
         name: as in the configuration.
@@ -44,7 +46,7 @@ class Limit(NamedTuple):
     @property
     def is_tokens(self) -> bool:
         """Whether it counts tokens."""
-        return self.name == TOKENS_PER_RUN
+        return self.name in (TOKENS_PER_RUN, LIMITS_TOKENS)
 
     @property
     def is_nearly_used(self) -> bool:
@@ -106,14 +108,14 @@ class BudgetReachedError(FairleadError):
         self.shortfall = shortfall
 
 
-def own_limits(budget: BudgetConfig, asked_usd: float | None, spending: Spending) -> list[Limit]:
+def own_limits(budget: BudgetConfig, asked: RunLimitsInput, spending: Spending) -> list[Limit]:
     """The limits of the run and of the session, with what persons approved beside.
 
     Args:
-        asked_usd: `limits.usd` of the prompt that began the run.
+        asked: `limits` of the prompt that began the run.
     """
     given = (
-        (LIMITS_USD, asked_usd, spending.run_micro_usd),
+        (LIMITS_USD, asked.usd, spending.run_micro_usd),
         ("usd_per_run", budget.usd_per_run, spending.run_micro_usd),
         ("usd_per_session", budget.usd_per_session, spending.session_micro_usd),
     )
@@ -122,9 +124,9 @@ def own_limits(budget: BudgetConfig, asked_usd: float | None, spending: Spending
         for name, dollars, used in given
         if dollars is not None
     ]
-    if budget.tokens_per_run is not None:
-        limit = budget.tokens_per_run + spending.more.get(TOKENS_PER_RUN, 0)
-        found.append(Limit(TOKENS_PER_RUN, limit, spending.run_tokens))
+    for name, tokens in ((LIMITS_TOKENS, asked.tokens), (TOKENS_PER_RUN, budget.tokens_per_run)):
+        if tokens is not None:
+            found.append(Limit(name, tokens + spending.more.get(name, 0), spending.run_tokens))
     return found
 
 

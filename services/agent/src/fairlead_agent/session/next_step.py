@@ -128,7 +128,8 @@ Step = (
 class RunLimits(NamedTuple):
     """Limits of one run, from the agent's profile and the prompt that began it: each holds by itself.
 
-    Those of the prompt count turns and tokens over all runs that continue its run after a wait.
+    Those of the prompt count turns over all runs that continue its run after a wait. Its `usd` and `tokens`
+    are held by the budget, see `own_limits`.
 
     Fields:
         max_run_tokens: 0: no limit.
@@ -167,7 +168,7 @@ class RunLimits(NamedTuple):
             return None
         if state.spending.refused:
             return EndRun("budget", state.spending.refused)
-        return self._turns(state, run) or self._tokens(state, run)
+        return self._turns(state, run) or self._tokens(run)
 
     def _turns(self, state: SessionState, run: Run) -> EndRun | None:
         asked, turns = self.asked.turns, state.earlier_turns + run.turns
@@ -179,12 +180,8 @@ class RunLimits(NamedTuple):
             return EndRun("turn_limit", text)
         return None
 
-    def _tokens(self, state: SessionState, run: Run) -> EndRun | None:
+    def _tokens(self, run: Run) -> EndRun | None:
         used = run.usage.input_tokens + run.usage.output_tokens
-        asked, all_used = self.asked.tokens, state.earlier_tokens + used
-        if asked is not None and all_used > asked:
-            text = f"limits.tokens: at most {asked} tokens, this run used {all_used}"
-            return EndRun("budget", text)
         if self.max_run_tokens and used > self.max_run_tokens:
             text = f"max_run_tokens: at most {self.max_run_tokens} tokens, this run used {used}"
             return EndRun("budget", text)
