@@ -183,6 +183,12 @@ async def test_a_prompt_may_have_a_model_thinking_and_limits(gateway: RunningGat
         assert text in answer["error"]["message"]
     assert (await gateway.call("POST", f"{base}/steer", {"text": "x", "model": "demo"}))[0] == 400
     assert await stored(bus, session) == before
+    for model in ("gpt-5", "opnai/gpt-5", "openai/", ""):
+        status, answer = await gateway.call("PATCH", base, {"model": model})
+        assert (status, answer["error"]["field"]) == (400, "model"), answer
+        assert "must be demo, openai/<model>" in answer["error"]["message"]
+    assert await stored(bus, session) == before
+    assert (await gateway.call("PATCH", base, {"model": "openai/that-no-list-knows"}))[0] == 202
     assert (await gateway.call("PATCH", base, {"thinking": "high"}))[0] == 202
     assert (await gateway.call("PATCH", base, {"thinking": ""}))[0] == 202
     status, answer = await gateway.call("PATCH", base, {"thinking": "deep"})

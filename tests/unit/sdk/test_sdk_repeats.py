@@ -6,7 +6,7 @@ import httpx
 import msgspec
 import pytest
 
-from fairlead_sdk import Client, ConflictError, Event, NotFoundError
+from fairlead_sdk import Client, ConflictError, Event, NotFoundError, PromptLimits
 from fairlead_sdk.events import lines_of, parse_events
 from fairlead_sdk.models import Approval
 
@@ -38,6 +38,22 @@ def refusal(status: int) -> httpx.Response:
 def approval_entries(decision: str) -> httpx.Response:
     entry = {"seq": 9, "type": "approval", "approval_id": "ap", "decision": decision, "cursor": 7}
     return httpx.Response(200, json={"entries": [{"seq": 8, "type": "run_end"}, entry], "next": None})
+
+
+@pytest.mark.parametrize("kind", ["prompt", "follow_up"])
+async def test_a_prompt_asks_for_its_run_what_it_is_given_and_nothing_else(kind: str) -> None:
+    sent: list[dict[str, object]] = []
+
+    def stored(request: httpx.Request) -> httpx.Response:
+        sent.append(msgspec.json.decode(request.content))
+        return httpx.Response(202, json={"seq": 7, "key": "k"})
+
+    limits = PromptLimits(usd=0.5, turns=3)
+    async with client(stored, stored) as one:
+        await getattr(one, kind)("s", "hello", key="k")
+        await getattr(one, kind)("s", "hello", key="k", model="openai/m", thinking="high", limits=limits)
+    wishes = {"model": "openai/m", "thinking": "high", "limits": {"usd": 0.5, "turns": 3}}
+    assert sent == [{"text": "hello", "key": "k"}, {"text": "hello", "key": "k", **wishes}]
 
 
 async def test_a_deletion_whose_answer_was_lost_is_done() -> None:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from fairlead.commands.run import THINKING
+from fairlead.options import THINKING
 from fairlead_common.installation.errors import USAGE, CommandError
 
 NAME_CHARS: Final = 60

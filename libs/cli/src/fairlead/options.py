@@ -1,6 +1,10 @@
 """Options that several commands have."""
 
+from typing import Final
+
 import click
+
+THINKING: Final = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 
 URL = click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

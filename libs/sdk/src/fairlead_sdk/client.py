@@ -27,6 +27,7 @@ from fairlead_sdk.models import (
     Fired,
     Jobs,
     OneJob,
+    PromptLimits,
     PromptStored,
     Removed,
     Runs,
@@ -37,6 +38,7 @@ from fairlead_sdk.models import (
 
 T = TypeVar("T")
 Decision = Literal["once", "session", "always", "deny"]
+Thinking = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 SILENCE_S: Final = 30.0  # the server sends a comment every 10 s; without any the connection is dead
 _AWAY: Final = frozenset({502, 503, 504})
@@ -106,7 +108,7 @@ class Client:
         )
 
     async def change_session(self, session: str, **settings: object) -> Stored:
-        """Change `title`, `mode`, `model`, `sandbox`, `deny` or `work_mode`."""
+        """Change `title`, `mode`, `model`, `thinking`, `sandbox`, `deny`, `work_mode`, `pinned` ..."""
         return await self._call(Stored, "PATCH", _path("sessions", session), settings)
 
     async def delete_session(self, session: str) -> None:
@@ -121,17 +123,40 @@ class Client:
             if not error.is_repeat:  # else the attempt before, whose answer was lost, deleted it
                 raise
 
-    async def prompt(self, session: str, text: str, *, key: str | None = None) -> PromptStored:
-        """Start a run, or continue the session. With the same key it is the same prompt."""
-        return await self._say(session, "prompt", text, key)
+    async def prompt(
+        self,
+        session: str,
+        text: str,
+        *,
+        key: str | None = None,
+        model: str | None = None,
+        thinking: Thinking | None = None,
+        limits: PromptLimits | None = None,
+    ) -> PromptStored:
+        """Start a run, or continue the session. With the same key it is the same prompt.
+
+        Args:
+            model, thinking: of the run, instead of the session's. limits: of the run. With any of them the
+                prompt begins a run of its own.
+        """
+        return await self._say(session, "prompt", text, key, _options(model, thinking, limits))
 
     async def steer(self, session: str, text: str, *, key: str | None = None) -> PromptStored:
         """Say something to the open run."""
-        return await self._say(session, "steer", text, key)
+        return await self._say(session, "steer", text, key, {})
 
-    async def follow_up(self, session: str, text: str, *, key: str | None = None) -> PromptStored:
-        """Say something after the run."""
-        return await self._say(session, "followup", text, key)
+    async def follow_up(
+        self,
+        session: str,
+        text: str,
+        *,
+        key: str | None = None,
+        model: str | None = None,
+        thinking: Thinking | None = None,
+        limits: PromptLimits | None = None,
+    ) -> PromptStored:
+        """Say something after the run; `model`, `thinking` and `limits` as in `prompt`."""
+        return await self._say(session, "followup", text, key, _options(model, thinking, limits))
 
     async def abort(self, session: str, reason: str = "") -> Stored:
         """Stop the open run."""
@@ -142,12 +167,22 @@ class Client:
         query = {"after": after, "limit": limit}
         return await self._call(EntryPage, "GET", _path("sessions", session, "entries"), query=query)
 
-    async def ask(self, session: str, text: str, *, key: str | None = None) -> Answer:
+    async def ask(
+        self,
+        session: str,
+        text: str,
+        *,
+        key: str | None = None,
+        model: str | None = None,
+        thinking: Thinking | None = None,
+        limits: PromptLimits | None = None,
+    ) -> Answer:
         """Prompt, and wait until its run has ended. A run that waits for an approval has not ended.
 
-        A limit on the time is the caller's: `asyncio.timeout`. The run goes on when the caller leaves.
+        A limit on the time of the wait is the caller's: `asyncio.timeout`. The run goes on when the caller
+        leaves; `limits.seconds` ends it.
         """
-        stored = await self.prompt(session, text, key=key)
+        stored = await self.prompt(session, text, key=key, model=model, thinking=thinking, limits=limits)
         said, begun, unfinished = "", False, False
         async for event in self.events(session, after=max(0, stored.seq - 1)):
             entry = event.data.get("entry") if event.type == "entry" else None
@@ -282,8 +317,10 @@ class Client:
 
     # -- inside ------------------------------------------------------------------
 
-    async def _say(self, session: str, kind: str, text: str, key: str | None) -> PromptStored:
-        body = {"text": text, "key": key or new_key()}
+    async def _say(
+        self, session: str, kind: str, text: str, key: str | None, options: dict[str, object]
+    ) -> PromptStored:
+        body = {"text": text, "key": key or new_key(), **options}
         return await self._call(PromptStored, "POST", _path("sessions", session, kind), body)
 
     async def _call(
@@ -360,3 +397,9 @@ def _is_unfinished(reply: dict[str, Any]) -> bool:
     return reply.get("error_code") == "reply_paused" or (
         reply.get("stop_reason") == "length" and not has_calls
     )
+
+
+def _options(model: str | None, thinking: Thinking | None, limits: PromptLimits | None) -> dict[str, object]:
+    """What a prompt asks for its run, without what it leaves as it is."""
+    wishes = {"model": model, "thinking": thinking, "limits": limits}
+    return {name: value for name, value in wishes.items() if value is not None}

@@ -6,6 +6,20 @@ Fields that a later server adds are ignored; one that an earlier server does not
 import msgspec
 
 
+class PromptLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Limits of the run that a prompt begins. Where its agent has one as well, the stricter one counts.
+
+    Fields:
+        usd: dollars. tokens: of requests and replies together. At these the run waits for an approval.
+        turns: replies of the model. seconds: wall-clock time. These end it.
+    """
+
+    usd: float | None = None
+    tokens: int | None = None
+    turns: int | None = None
+    seconds: float | None = None
+
+
 class SessionUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens and money of all runs of a session so far.
 

@@ -8,12 +8,10 @@ from typing import Any, Final
 
 import click
 
-from fairlead.options import URL
+from fairlead.options import THINKING, URL
 from fairlead_common.installation.errors import USAGE, CommandError
 
 _STDIN_PATIENCE_S: Final = 3.0  # beside a prompt: a pipe that no one writes to must not hold it up
-
-THINKING: Final = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 @click.command()

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from fairlead.options import JSON, URL
+from fairlead.options import JSON, THINKING, URL
 
 LEAF = click.option(
     "--leaf", metavar="ENTRY", help="Id of the last message as you know it: do nothing if it is another now."
@@ -158,6 +158,11 @@ def move(session: str, host: str | None, force_empty: bool, url: str | None) -> 
 @click.option("--title")
 @click.option("--mode", type=click.Choice(["safe", "ask", "allow-all"]))
 @click.option("--model")
+@click.option(
+    "--thinking",
+    type=click.Choice(["", *THINKING]),
+    help="How hard it thinks; '': as the agent has it.",
+)
 @click.option("--sandbox", type=click.Choice(["local", "bubblewrap", "docker"]))
 @click.option("--work-mode", type=click.Choice(["plan", "implement", "bugfix", "review"]))
 @click.option("--pinned/--not-pinned", default=None, help="Show it first in lists.")

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from fairlead_common.bus import WrongSequenceError
 from fairlead_common.bus.generation_reads import is_deleted
-from fairlead_common.config import Mode
+from fairlead_common.config import Mode, parse_model
 from fairlead_common.config.placement import sandbox_problem
 from fairlead_common.errors import ConflictError, InvalidInputError
 from fairlead_common.policy.rules import MAX_RULE_CHARS, MAX_RULES, check_rules
@@ -24,6 +24,7 @@ from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import Id, check_parameters, decode
 from fairlead_gateway.responses import Deleting, Stored
 from fairlead_gateway.sessions.privilege_checks import check_change, check_new
+from fairlead_gateway.sessions.prompts import ModelText
 from fairlead_gateway.sessions.session_lookup import fresh_summary, shown, summary_of
 from fairlead_gateway.sessions.session_sources import TAKEN_UP
 
@@ -53,7 +54,7 @@ class SessionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     title: Title | None = None
     mode: Mode | None = None
-    model: Name | None = None
+    model: ModelText | None = None
     thinking: ThinkingLevel | Literal[""] | None = None
     sandbox: SandboxKind | None = None
     deny: RuleTexts | None = None
@@ -142,6 +143,8 @@ async def change(request: Request) -> Response:
     gateway = gateway_of(request)
     session = check_id(request.path_params["session"], "session")
     body = await decode(request, SessionChange)
+    if body.model is not None:
+        parse_model(body.model, back_ends=gateway.config.current.models.named)
     update = UpdateSession(
         mode=body.mode,
         title=body.title,
