@@ -232,7 +232,8 @@ class Driver:
         """The key under which it was accepted; empty if it was not. `again`: all of it twice."""
         name = text.partition("=")[2].partition(" ")[0]
         key = f"k-{name}"
-        about = {"action": kind, "session": session, "key": key, "name": name}
+        action = "prompt" if kind == "edit" else kind  # other words in the place of the first ones
+        about = {"action": action, "session": session, "key": key, "name": name}
         body = {"text": text, "key": key, **fields}
         path = f"/api/sessions/{session}/{kind}"
         self._journal.write({"event": "send", **about})

@@ -4,6 +4,7 @@ python -m tests.chaos.run --runs 10 --seed 1 --seconds 15
 python -m tests.chaos.run --runs 5 --mutant no_fence --until-caught
 python -m tests.chaos.run --tier points --runs 1000
 python -m tests.chaos.run --tier points --point tools.claim.after --action kill --seed 7
+python -m tests.chaos.run --tier points --runs 300 --action kill --about all
 python -m tests.chaos.run --mutants
 python -m tests.chaos.run --tier r3 --runs 50
 """
@@ -33,6 +34,7 @@ from tests.chaos.nemesis import PROXY_WEIGHTS, RUNNER_WEIGHT, WEIGHTS, Nemesis
 from tests.chaos.oracle import Violation, judge
 from tests.chaos.plans import MUTANTS, Wish
 from tests.chaos.points import record, tier
+from tests.chaos.points.conversations import ABOUT
 from tests.chaos.stack import Shape, Stack
 
 EVIDENCE = Path("tests/_evidence/chaos")
@@ -290,6 +292,8 @@ def main() -> int:
     parser.add_argument("--tier", choices=["random", "points", "r3"], default="random")
     parser.add_argument("--point", default="", help="of the points tier: this one alone")
     parser.add_argument("--action", default="", help="of the points tier: this one alone")
+    about = ["all", *ABOUT]
+    parser.add_argument("--about", action="append", default=[], choices=about, help="of the points tier")
     parser.add_argument("--add", type=Path, action="append", default=[], help="results to be counted too")
     parser.add_argument("--stacks", type=int, default=2, help="of the points tier: side by side")
     arguments = parser.parse_args()
@@ -308,7 +312,8 @@ def main() -> int:
             out=arguments.out,
         )
     if arguments.tier == "points":
-        specs = tier.plan(arguments.seed, arguments.runs, arguments.point, arguments.action)
+        about = list(ABOUT) if "all" in arguments.about else arguments.about
+        specs = tier.plan(arguments.seed, arguments.runs, arguments.point, arguments.action, about)
         return record.main(
             specs,
             POINTS,

@@ -3,91 +3,16 @@
 import asyncio
 import base64
 import os
-import signal
 import time
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from tests.chaos.api import Api
-from tests.chaos.driver import Driver, Load
-from tests.chaos.evidence import Journal, read_lines
+from tests.chaos.driver import Load
 from tests.chaos.oracle import Violation
-from tests.chaos.stack import Stack, innermost, is_gone, send
-from tests.support.waiting import until
+from tests.chaos.points.conversations import CONVERSATIONS
+from tests.chaos.points.stage import PATIENCE_S, Scene, Stage
 
-PATIENCE_S = 20.0
-_QUIET = Load(sessions=1, asking_sessions=0, model_trouble=0, follow_up=0, steer=0, abort=0, again=0, deny=0)
 _ASKING = Load(sessions=1, asking_sessions=1, deny=0)
 _NOBODY = Load(sessions=0, answers=False)
-
-
-@dataclass
-class Stage:
-    """What a scene has at hand.
-
-    Fields:
-        arm: from when on the point may be hit; until it is called nothing happens there.
-        hit: set once the point was passed, and what was to be done there was done.
-        problems: what the scene itself saw go wrong.
-    """
-
-    driver: Driver
-    api: Api
-    stack: Stack
-    tag: str
-    faults: Journal
-    arm: Callable[[], None]
-    hit: asyncio.Event = field(default_factory=asyncio.Event)
-    problems: list[Violation] = field(default_factory=list)
-
-    @property
-    def session(self) -> str:
-        """The one that the scene talks to."""
-        return next(iter(self.driver.modes))
-
-    async def prompt(self, words: str, kind: str = "prompt", **fields: Any) -> tuple[str, str]:
-        """Say something with an op of its own; the op and the key."""
-        op = self.driver.name("P")
-        return op, await self.driver.say(self.session, kind, f"op={op} {words}", **fields)
-
-    async def settled(self, key: str) -> None:
-        """Until an input has ended, or much too long."""
-        await self.driver.until_settled(self.session, key, time.monotonic() + PATIENCE_S)
-
-    async def asked(self, op: str) -> None:
-        """Until the model was asked about it."""
-        log = self.stack.folder / "model.jsonl"
-        await until(lambda: any(line.get("plan") == op for line in read_lines(log)), f"the model hears {op}")
-
-    async def started(self, op: str) -> None:
-        """Until its command is under way."""
-        await until(lambda: _runs(op), f"{op} is under way")
-
-    async def kill(self, target: str) -> None:
-        """kill -9 of all replicas of a service, or of all runners (`idle runner`)."""
-        if target.endswith("runner"):
-            pids = [innermost(each).pid for each in self.stack.runners()]
-        else:
-            named = self.stack.services()
-            pids = [pid for name, pid in named.items() if name.partition("-")[0] == target]
-        for pid in pids:
-            sent = send(pid, signal.SIGKILL)
-            await until(lambda pid=pid: is_gone(pid), f"{pid} is gone")  # type: ignore[misc]
-            self.faults.write({"kind": "kill", "target": target, "landed": sent, "pid": pid})
-
-
-def _runs(op: str) -> bool:
-    word = op.encode()
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                if any(part.startswith(word) for part in (folder / "cmdline").read_bytes().split(b"\0")):
-                    return True
-            except OSError:
-                continue
-    return False
 
 
 # -- what is played -------------------------------------------------------------
@@ -197,51 +122,6 @@ async def update(stage: Stage) -> None:
         stage.driver.stored(stage.session, answer.body["seq"])
     elif answer.status:
         stage.problems.append(Violation("LOST", stage.session, f"new settings: {answer}"))
-
-
-async def compact(stage: Stage) -> None:
-    """A conversation is compacted, that is taken back, and it goes on."""
-    await stage.driver.open()
-    for _ in range(3):
-        _, key = await stage.prompt("before")
-        await stage.settled(key)
-    stage.arm()
-    path = f"/api/sessions/{stage.session}/compact"
-    for each, tag in ((path, "compaction"), (f"{path}/undo", "compaction_undone")):
-        answer = await stage.api.request("POST", each)
-        if answer.accepted:
-            stage.driver.stored(stage.session, answer.body["seq"])
-        elif answer.status:
-            stage.problems.append(Violation("LOST", stage.session, f"{each}: {answer}"))
-        await _logged(stage, tag)
-    _, key = await stage.prompt("steps=1 sleep=0.1")
-    await stage.settled(key)
-
-
-async def prepare(stage: Stage) -> None:
-    """A conversation that is nearly as long as the window, in an idle session."""
-    stage.arm()
-    await stage.driver.open()
-    await stage.driver.add(f"c{stage.tag}-w", "allow-all", agent="small")
-    for _ in range(6):
-        _, key = await stage.prompt("word " * 1600)
-        await stage.settled(key)
-    await _logged(stage, "compaction_prepared")
-    _, key = await stage.prompt("steps=1 sleep=0.1")
-    await stage.settled(key)
-
-
-async def _logged(stage: Stage, tag: str) -> None:
-    """Until there is such an entry."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        answer = await stage.api.request("GET", f"/api/sessions/{stage.session}/entries?limit=1000")
-        if answer.accepted and any(each["type"] == tag for each in answer.body["entries"]):
-            return
-        if time.monotonic() > deadline:
-            stage.problems.append(Violation("STUCK", stage.session, f"no {tag}"))
-            return
-        await asyncio.sleep(0.1)
 
 
 async def delete(stage: Stage) -> None:
@@ -379,14 +259,6 @@ async def _one_effect(stage: Stage, job: str) -> None:
         stage.problems.append(Violation("SLOT", stage.session, f"job {job}: runs {states}, marks {marks}"))
 
 
-@dataclass(frozen=True)
-class Scene:
-    """What is played, to which audience."""
-
-    play: Callable[[Stage], Coroutine[None, None, None]]
-    load: Load = _QUIET
-
-
 _SCENES = {
     "talk": Scene(talk),
     "long_talk": Scene(long_talk),
@@ -400,8 +272,7 @@ _SCENES = {
     "abort_idle": Scene(abort_idle),
     "attach": Scene(attach),
     "update": Scene(update),
-    "compact": Scene(compact),
-    "prepare": Scene(prepare, _NOBODY),
+    **CONVERSATIONS,
     "delete": Scene(delete),
     "take_over": Scene(take_over),
     "launch": Scene(launch),
@@ -432,6 +303,16 @@ _PLAYED = {
     "agent.log.compaction": "compact",
     "agent.log.compaction_undone": "compact",
     "agent.log.compaction_prepared": "prepare",
+    "gateway.branch": "navigate",
+    "agent.log.branch_request": "navigate",
+    "agent.log.navigate": "edit",
+    "agent.log.fork": "fork",
+    "agent.log.model_fallback": "fall_back",
+    "agent.log.budget_reservation": "budget",
+    "agent.log.budget_settlement": "cut_off",
+    "agent.budget.reserve": "budget",
+    "agent.budget.settle": "budget",
+    "agent.budget.extend": "more_budget",
     "agent.log.epoch": "take_over",
     "agent.log.run_end": "closing",
     "agent.claim": "abort",
@@ -456,8 +337,10 @@ _PLAYED = {
 }
 
 
-def scene_of(step: str) -> Scene:
-    """The scene in which a step of the registry is passed."""
+def scene_of(step: str, about: str = "") -> Scene:
+    """The scene in which a step of the registry is passed: `about`, if that is given."""
+    if about:
+        return _SCENES[about]
     if step.startswith("scheduler."):
         return _SCENES["job"]
     return _SCENES[_PLAYED.get(step, "talk")]

@@ -12,7 +12,7 @@ import signal
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,9 @@ from tests.chaos.driver import T_STUCK_S, Driver
 from tests.chaos.evidence import Evidence, Journal, Record, parse_ledger, read_lines
 from tests.chaos.measure import Numbers, measure
 from tests.chaos.oracle import Violation, judge
-from tests.chaos.points.scenes import Scene, Stage, scene_of
+from tests.chaos.points.conversations import ABOUT
+from tests.chaos.points.scenes import scene_of
+from tests.chaos.points.stage import Scene, Stage
 from tests.chaos.stack import Shape, Stack, is_gone, is_stopped, send
 
 LEASE_S = 2.0
@@ -31,24 +33,28 @@ STOP_S = LEASE_S + 1.2  # a process that is stopped so long has lost its lease
 LANDS_WITHIN_S = 25.0
 BATCH = 60
 TRIES = 5
+_PRICED = {
+    "openai/priced": {"input_usd_per_mtok": 10, "output_usd_per_mtok": 100, "max_output_tokens": 1500},
+}
 _KINDS = {KILL: "kill", STOP: "pause", DROP_ACK: "network"}
 
 
 @dataclass(frozen=True)
 class Spec:
-    """One run: what is done where."""
+    """One run: what is done where. `about`: the scene, if it is not the one that the point usually has."""
 
     seed: int
     point: str
     action: str
     stop_s: float = STOP_S
+    about: str = ""
 
     @property
     def command(self) -> str:
         """What runs it again."""
         return (
             f"python -m tests.chaos.run --tier points --point {self.point} --action {self.action}"
-            f" --seed {self.seed}"
+            f" --seed {self.seed}{f' --about {self.about}' if self.about else ''}"
         )
 
 
@@ -77,6 +83,7 @@ class PointRun:
             "seed": self.spec.seed,
             "point": self.spec.point,
             "action": self.spec.action,
+            "about": self.spec.about,
             "verdict": self.verdict,
             "seconds": round(self.seconds, 2),
             "tries": self.tries,
@@ -93,7 +100,7 @@ class PointRun:
         numbers = Numbers(**made["numbers"])
         numbers.outcomes = Counter(numbers.outcomes)
         return cls(
-            Spec(made["seed"], made["point"], made["action"]),
+            Spec(made["seed"], made["point"], made["action"], about=made.get("about", "")),
             made["seconds"],
             made["landed"],
             numbers,
@@ -104,24 +111,34 @@ class PointRun:
         )
 
 
-def plan(seed: int, runs: int, point: str = "", action: str = "") -> list[Spec]:
+def plan(seed: int, runs: int, point: str = "", action: str = "", about: Sequence[str] = ()) -> list[Spec]:
     """So many runs over all points and actions, or over those that are named, in an order by the seed.
 
     Every pair comes as often as every other, give or take one.
+
+    Args:
+        about: only these scenes of `ABOUT`, each cut off at all of its steps.
     """
+    wanted = [("", name) for name in POINTS] if not about else _places(about)
     pairs = [
-        (name, each)
-        for name, about in POINTS.items()
-        for each in about.actions
+        (scene, name, each)
+        for scene, name in wanted
+        for each in POINTS[name].actions
         if point in ("", name) and action in ("", each)
     ]
     assert pairs, f"no such point or action: {point} {action}"
     rng = random.Random(f"plan-{seed}")
-    chosen: list[tuple[str, str]] = []
+    chosen: list[tuple[str, str, str]] = []
     while len(chosen) < runs:
         rng.shuffle(pairs)
         chosen += pairs
-    return [Spec(seed + n, *pair) for n, pair in enumerate(chosen[:runs])]
+    return [Spec(seed + n, name, each, about=scene) for n, (scene, name, each) in enumerate(chosen[:runs])]
+
+
+def _places(about: Sequence[str]) -> list[tuple[str, str]]:
+    """Scenes, and the points that each of them is cut off at."""
+    steps = [(scene, step) for scene in about for step in ABOUT[scene]]
+    return [(scene, name) for scene, step in steps for name in POINTS if POINTS[name].step == step]
 
 
 def shape(folder: Path, mutant: str = "") -> Shape:
@@ -142,6 +159,17 @@ def shape(folder: Path, mutant: str = "") -> Shape:
         "agents.own.workspace_kind=scratch",
         "agents.own.sandbox.kind=local",
         "agents.own.sandbox.scope=agent",
+        'agents.falling.fallbacks=["openai/second"]',
+        "agents.frugal.model=openai/priced",
+        "agents.poor.model=openai/priced",
+        "agents.frugal.budget.usd_per_day=1000",
+        "agents.poor.budget.usd_per_day=0.000001",
+        *(
+            f"agents.{name}.{setting}"
+            for name in ("falling", "frugal", "poor")
+            for setting in ("mode=allow-all", "sandbox.kind=local", "sandbox.scope=agent")
+        ),
+        f"models.entries={json.dumps(_PRICED)}",
         "agents.slow.approval_timeout_s=2",
         "agents.slow.sandbox.kind=local",
         "agents.slow.sandbox.scope=agent",
@@ -199,7 +227,7 @@ class Batch:
         files = {name: self._stack.folder / name for name in ("model.jsonl", "failpoints/landed")}
         files["ledger"] = up.workspace / "ledger.log"
         since = {name: path.stat().st_size if path.exists() else 0 for name, path in files.items()}
-        scene = scene_of(POINTS[spec.point].step)
+        scene = scene_of(POINTS[spec.point].step, spec.about)
         async with Api(up.base_url, up.token) as api:
             tag = f"{spec.seed}x{int(time.time() * 10) % 100_000}"  # a run that is repeated has other names
             driver = Driver(api, folder, spec.seed, scene.load, tag=tag)

@@ -133,8 +133,8 @@ class Ledgers:
         await self._create(subjects.budget_extend(scope, day, record), value)
 
     async def _create(self, subject: str, value: LedgerRecord) -> int:
-        point = f"agent.budget.{subject.rpartition('.')[2]}"
-        return await self._bus.create(subjects.BUDGETS, subject, _encode(value), point=point)
+        kind = subject.rpartition(".")[2]
+        return await self._bus.create(subjects.BUDGETS, subject, _encode(value), point=f"agent.budget.{kind}")
 
     async def _up_to(self, scope: str, day: str, seq: int) -> Ledger:
         """The ledger, read to its end, which is at `seq` or behind it."""

@@ -22,7 +22,8 @@ from fairlead_common.bus.tail import Tail, TailSource
 from fairlead_common.errors import LostOwnershipError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.branch_entries import NavigateEntry
-from fairlead_common.protocol.entries import DroppedEntry, Entry, MessageEntry, RunEndEntry
+from fairlead_common.protocol.custom_entries import MODEL_FALLBACK
+from fairlead_common.protocol.entries import CustomEntry, DroppedEntry, Entry, MessageEntry, RunEndEntry
 from fairlead_common.protocol.events import EventBase
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.trace import trace_headers
@@ -340,5 +341,7 @@ class Owner:
 
 
 def _kind_of(entry: Entry) -> str:
+    if isinstance(entry, CustomEntry) and entry.name == MODEL_FALLBACK:
+        return MODEL_FALLBACK
     kind = entry.message if isinstance(entry, MessageEntry) else entry
     return str(kind.__struct_config__.tag)
