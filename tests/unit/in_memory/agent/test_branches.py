@@ -1,10 +1,12 @@
 """Going on from another entry: edit, regenerate, navigate, in an idle, a running and a parked session."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from fairlead_agent.session.log_readers import LogReaders
+from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.branch_entries import NavigateEntry
 from fairlead_common.protocol.content import AssistantMessage, TextBlock, UserMessage
 from fairlead_common.protocol.entries import DroppedEntry, Entry, MessageEntry, QueuedEntry, RunEndEntry
@@ -196,6 +198,53 @@ async def test_of_two_edits_that_come_together_the_second_one_does_nothing(w: Me
     dropped = [entry for entry in await w.log("a") if isinstance(entry, DroppedEntry)]
     assert [entry.seqs for entry in dropped] == [[late]]
     assert dropped[0].reason.startswith("leaf: ")
+
+
+async def test_of_two_edits_without_a_leaf_each_is_said_on_its_own_branch(w: MemoryWorld) -> None:
+    first = await w.agent()
+    await say(w, "op=P1")
+    await first.kill()
+    entry = said(await w.log("a"), "op=P1")
+    seqs = [
+        await w.notice("a", f"edit-{words}", EditMessage(entry=entry, text=f"op={words}"))
+        for words in ("P2", "P3", "P4")
+    ]
+    await w.agent("agent-2")
+    await w.wait_for("a", lambda log: any("done P4" in str(entry) for entry in log))
+    await w.settled("a", 4)
+    assert await shown(w) == ["op=P4", "done P4"]
+    log = await w.log("a")
+    users = [
+        entry for entry in log if isinstance(entry, MessageEntry) and isinstance(entry.message, UserMessage)
+    ]
+    navigations = [entry.id for entry in log if isinstance(entry, NavigateEntry)]
+    assert [_words(entry.message) for entry in users] == ["op=P1", "op=P2", "op=P3", "op=P4"]
+    starts = {entry.id: entry.parent_id for entry in log}
+    assert [
+        starts[starts[entry.id] or ""] for entry in users[1:]
+    ] == navigations  # behind the start of its run
+    ends = [entry for entry in log if isinstance(entry, RunEndEntry)]
+    assert [entry.outcome for entry in ends] == ["completed", "aborted", "aborted", "completed"]
+    assert [entry.seqs for entry in ends[1:]] == [[seq] for seq in seqs]
+
+
+async def test_a_reply_that_is_left_before_it_is_made_again_is_not_asked_for(w: MemoryWorld) -> None:
+    first = await w.agent()
+    await say(w, "op=P1")
+    await say(w, "op=P2")
+    await first.kill()
+    log = await w.log("a")
+    requests = len(w.mind.requests)
+    await w.notice("a", "regenerate-k", Regenerate())
+    await w.notice("a", "navigate-k", Navigate(entry=said(log, "op=P1")))
+    await w.agent("agent-2")
+    await w.wait_for("a", lambda log: sum(isinstance(entry, NavigateEntry) for entry in log) == 2)
+    await asyncio.sleep(30)
+    assert await shown(w) == ["op=P1"]
+    assert len(w.mind.requests) == requests
+    last = await w.bus.last(s.SESSIONS, s.session_log("a"))
+    assert last is not None
+    assert last.headers[s.H_STATE] == "closed"
 
 
 async def test_a_new_owner_finds_the_same_conversation(w: MemoryWorld) -> None:

@@ -62,6 +62,7 @@ class BranchFold(StateFields):
         self.pending, self.decisions, self.asked, self.hook_decisions = {}, {}, {}, {}
         self.has_hook_context, self.hook_chars = False, 0
         self.prepared = None
+        self.regenerates, self.edited = False, ""
         self._rewritten()
         if request is None:
             return
@@ -78,7 +79,7 @@ class BranchFold(StateFields):
                 reply_to=request.reply_to,
                 untrusted=request.untrusted,
             )
-            self.queue = {said.id: said} | self.queue
+            self.queue, self.edited = {said.id: said} | self.queue, said.id
         elif request.action == "regenerate":
             self.regenerates = True
 

@@ -74,6 +74,7 @@ class StateFields(Settings):
             which that begins.
         requests: to go on from another entry, not carried out yet, in order.
         regenerates: the model is to be asked again without any new message.
+        edited: id of the words that an edit put into the queue: they are said on the branch that it began.
         compact_requests: of people, not carried out yet, in order.
         compacted: the summary that the conversation begins with; None: it begins at its root. compacted_seq:
             of its record; what it kept has lower ones.
@@ -131,6 +132,7 @@ class StateFields(Settings):
     stretch_from: int = 0
     requests: dict[str, BranchRequestEntry] = field(default_factory=dict)
     regenerates: bool = False
+    edited: str = ""
     compact_requests: dict[str, CompactRequestEntry] = field(default_factory=dict)
     compacted: CompactionEntry | None = None
     compacted_seq: int = 0

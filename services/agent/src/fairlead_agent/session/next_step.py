@@ -220,7 +220,11 @@ def next_step(state: SessionState, start: StartRun | None, limits: RunLimits | N
 
 def _between_runs(state: SessionState, start: StartRun | None) -> Step:
     if state.requests:
-        return StartRun(resumes=True) if state.parked else ChangeBranch(next(iter(state.requests.values())))
+        if state.parked:
+            return StartRun(resumes=True)
+        if edited := state.queue.get(state.edited):  # not on the branch of the next request
+            return StartRun(edited)
+        return ChangeBranch(next(iter(state.requests.values())))
     if state.compact_requests:
         return CompactConversation(next(iter(state.compact_requests.values())))
     if state.parked:
