@@ -1,8 +1,11 @@
 """One stream in memory: what it stores, refuses, replaces and forgets, as nats-server 2.15 does."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from heapq import heappop, heappush
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from tests.support.fake_nats.matching import mapped, matches
@@ -82,10 +85,11 @@ class Stream:
         self.created = _date(clock.wall_s())
         self.messages: dict[int, Stored] = {}  # by sequence, in order
         self._by_subject: dict[str, list[int]] = {}
+        self._below: dict[str, list[int]] = {}  # by what subjects begin with, for patterns that end with `>`
         self.last_seq = 0
         self._bytes = 0
         self._ids: dict[str, tuple[int, float]] = {}  # by Nats-Msg-Id: sequence, until when it counts
-        self._expiring: dict[int, float] = {}
+        self._expiring: list[tuple[float, int]] = []  # a heap, also of messages that are gone
 
     @property
     def name(self) -> str:
@@ -185,25 +189,25 @@ class Stream:
         self.last_seq = message.seq
         self.messages[message.seq] = message
         self._by_subject.setdefault(message.subject, []).append(message.seq)
+        for prefix in _prefixes(message.subject):
+            self._below.setdefault(prefix, []).append(message.seq)
         self._bytes += message.size
         max_age = self.config["max_age"]
         ends = [message.expires] if message.expires is not None else []
         if max_age:
             ends.append(self._clock.now() + max_age / _SECOND)
         if ends:
-            self._expiring[message.seq] = min(ends)
+            heappush(self._expiring, (min(ends), message.seq))
 
     def remove(self, seq: int) -> None:
         """Forget one message."""
         message = self.messages.pop(seq, None)
         if message is None:
             return
-        self._expiring.pop(seq, None)
         self._bytes -= message.size
-        there = self._by_subject[message.subject]
-        there.remove(seq)
-        if not there:
-            del self._by_subject[message.subject]
+        _forget(self._by_subject, message.subject, seq)
+        for prefix in _prefixes(message.subject):
+            _forget(self._below, prefix, seq)
 
     def purge(self, pattern: str, *, before: int | None = None, keep: int = 0) -> int:
         """How many messages that match were removed; `before`: of those with a lower sequence."""
@@ -216,30 +220,37 @@ class Stream:
 
     def expire(self) -> None:
         """Forget what is over its time."""
-        if not self._expiring:
-            return
         now = self._clock.now()
-        for seq in [seq for seq, at in self._expiring.items() if at <= now]:
-            self.remove(seq)
+        while self._expiring and self._expiring[0][0] <= now:
+            self.remove(heappop(self._expiring)[1])
 
     # -- reading -------------------------------------------------------------
 
     def matching(self, pattern: str, start: int = 0) -> list[Stored]:
         """The messages from sequence `start` on whose subject matches, in order."""
         self.expire()
-        if pattern in self._by_subject:
-            found = self._by_subject[pattern]
-        else:
-            found = sorted(seq for subject in self.subjects(pattern) for seq in self._by_subject[subject])
-        return [self.messages[seq] for seq in found if seq >= start]
+        found = self._indexed(pattern)
+        if found is None:
+            found = list(takewhile(lambda seq: seq >= start, self._from_end(pattern)))[::-1]
+        return [self.messages[seq] for seq in found[bisect_left(found, start) :]]
 
     def last(self, pattern: str) -> Stored | None:
         """The last message whose subject matches."""
         self.expire()
-        if pattern in self._by_subject:
-            return self.messages[self._by_subject[pattern][-1]]
-        seqs = [self._by_subject[subject][-1] for subject in self.subjects(pattern)]
-        return self.messages[max(seqs)] if seqs else None
+        found = self._indexed(pattern)
+        seq = next(self._from_end(pattern), 0) if found is None else found[-1] if found else 0
+        return self.messages.get(seq)
+
+    def _indexed(self, pattern: str) -> list[int] | None:
+        """The sequences of the messages whose subject matches, in order; None: they have to be looked for."""
+        if "*" in pattern or pattern == ">":
+            return None
+        is_open = pattern.endswith(".>")
+        return (self._below if is_open else self._by_subject).get(pattern.removesuffix(".>"), [])
+
+    def _from_end(self, pattern: str) -> Iterator[int]:
+        """The same, the last one first."""
+        return (seq for seq in reversed(self.messages) if matches(pattern, self.messages[seq].subject))
 
     def subjects(self, pattern: str) -> Iterator[str]:
         """The subjects under which something is stored."""
@@ -277,6 +288,21 @@ class Stream:
         if subjects_filter:
             state["subjects"] = {each: len(self._by_subject[each]) for each in self.subjects(subjects_filter)}
         return {"config": self.config, "created": self.created, "state": state}
+
+
+def _prefixes(subject: str) -> Iterator[str]:
+    """All that it begins with and goes on from: `a` and `a.b` of `a.b.c`."""
+    end = subject.find(".")
+    while end >= 0:
+        yield subject[:end]
+        end = subject.find(".", end + 1)
+
+
+def _forget(index: dict[str, list[int]], key: str, seq: int) -> None:
+    there = index[key]
+    del there[bisect_left(there, seq)]
+    if not there:
+        del index[key]
 
 
 def _ttl_of(headers: Headers) -> float:

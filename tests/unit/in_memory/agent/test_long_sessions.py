@@ -1,12 +1,20 @@
 """A session that goes on and on, in windows of every size.
 
-`FAIRLEAD_TURNS` says how many turns; 10,000 take some minutes.
+`FAIRLEAD_TURNS` says how many turns; 10,000 take some minutes. `FAIRLEAD_TURNS_OUT` is a file for figures:
+
+    FAIRLEAD_TURNS=10000 FAIRLEAD_TURNS_OUT=bench/results/long-sessions.json pytest -q \\
+        tests/unit/in_memory/agent/test_long_sessions.py
 """
 
 import asyncio
+import json
 import os
 import random
+import time
+import zlib
 from collections.abc import AsyncIterator
+from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -24,6 +32,7 @@ from tests.support.summarising_model import SummarisingModel
 
 TURNS = int(os.environ.get("FAIRLEAD_TURNS", "120"))
 FACTS = 30
+STRETCHES = 10  # in which what a turn costs, and what is kept of the session, are looked at
 
 
 class LongWorld(MemoryWorld):
@@ -41,6 +50,11 @@ class LongWorld(MemoryWorld):
                     return entry
             await asyncio.sleep(0.05)
         raise AssertionError("it is not answered")
+
+    async def snapshot_bytes(self) -> int:
+        """Of the state of the session, as it was stored last."""
+        stored = await self.bus.last(s.SNAPSHOTS, s.snapshot("a"))
+        return 0 if stored is None else len(zlib.decompress(stored.data))
 
 
 @pytest.fixture
@@ -62,6 +76,7 @@ async def test_every_prompt_is_answered_and_no_fact_is_forgotten(w: LongWorld, w
     w.mind.window = window
     await w.agent(settings={"agents.main.context_window": window})
     draw = random.Random(window)
+    spent, kept = [time.process_time()], []
     for number in range(TURNS):
         fact = f"FACT-{number // (TURNS // FACTS)} " if number % (TURNS // FACTS) == 0 else ""
         steps = draw.choice(["", "", " steps=1", " steps=3"])
@@ -72,7 +87,25 @@ async def test_every_prompt_is_answered_and_no_fact_is_forgotten(w: LongWorld, w
             await asyncio.sleep(1)  # it is idle, and may prepare a summary
         w.mind.tools.clear()
         del w.mind.requests[:-1], w.mind.asked[:-1], w.mind.summarised[:-1]
+        if (number + 1) % (TURNS // STRETCHES) == 0:
+            spent.append(time.process_time())
+            kept.append(await w.snapshot_bytes())
     assert w.mind.too_large == []
     assert w.mind.problems == []
     shown = msgspec.json.encode(w.mind.requests[-1]).decode()
-    assert [number for number in range(FACTS) if f"FACT-{number}" not in shown] == []
+    missing = [number for number in range(FACTS) if f"FACT-{number}" not in shown]
+    assert missing == []
+    ms = [round((b - a) * 1000 / (TURNS // STRETCHES), 2) for a, b in pairwise(spent)]
+    _write_down(str(window), {"turns": TURNS, "facts": FACTS, "cpu_ms_per_turn": ms, "state_bytes": kept})
+    if TURNS >= 1000:  # what is kept of a session, and what a turn of it costs, do not grow with its age
+        half = STRETCHES // 2
+        assert max(kept[half:]) <= 1.5 * max(kept[1:half]), kept
+        assert sum(ms[half:]) <= 1.5 * sum(ms[:half]), ms
+
+
+def _write_down(window: str, figures: dict[str, object]) -> None:
+    if not (out := os.environ.get("FAIRLEAD_TURNS_OUT")):
+        return
+    path = Path(out)
+    found = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(found | {window: figures}, indent=1) + "\n")
