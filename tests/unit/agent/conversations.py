@@ -51,7 +51,6 @@ class Conversation:
     requests: list[int]
     model: str = OPENAI
     images: bool = True
-    first: int = 0
     left_out: dict[str, LeftOut] = field(default_factory=dict)
     asks_again: bool = False
     system: str = "You are main.\n\nBe brief."
@@ -229,5 +228,4 @@ CONVERSATIONS: Final = {
     "left_out": Conversation(
         PICTURES, [6], left_out={"e0": "images", "e2": "all", "e3": "images", "e5": "all"}
     ),
-    "earlier_runs_of_a_job": Conversation(PARALLEL, [6], first=5),
 }

@@ -140,9 +140,7 @@ async def test_every_conversation_is_taken_and_its_beginning_stays_byte_for_byte
     conversation = CONVERSATIONS[name]
     asked, context = backend(server), Context()
     for count in conversation.requests:
-        view = View(
-            family(f"anthropic/{SONNET}"), conversation.images, conversation.left_out, conversation.first
-        )
+        view = View(family(f"anthropic/{SONNET}"), conversation.images, conversation.left_out)
         context.update(conversation.items(count), view)
         tools = Tools(conversation.tools, ["full"]).schemas
         given = {"tools": tools, "system": conversation.system}

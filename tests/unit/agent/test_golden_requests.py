@@ -28,9 +28,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def request_of(conversation: Conversation, number: int, context: Context) -> ModelRequest:
     """The request with this number; `context` was there for those before it."""
-    view = View(
-        family(conversation.model), conversation.images, conversation.left_out, first=conversation.first
-    )
+    view = View(family(conversation.model), conversation.images, conversation.left_out)
     context.update(conversation.items(conversation.requests[number]), view)
     again = conversation.asks_again and number == len(conversation.requests) - 1
     return ModelRequest(

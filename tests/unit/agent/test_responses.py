@@ -182,7 +182,7 @@ async def test_every_conversation_is_taken_and_what_was_sent_stays_byte_for_byte
     conversation = CONVERSATIONS[name]
     asked, context = backend(server), Context()
     for count in conversation.requests:
-        view = View(family(f"openai/{GPT}"), conversation.images, conversation.left_out, conversation.first)
+        view = View(family(f"openai/{GPT}"), conversation.images, conversation.left_out)
         context.update(conversation.items(count), view)
         tools = Tools(conversation.tools, ["full"]).schemas
         for shared in (context, None):  # as this worker sends it, and as another one would

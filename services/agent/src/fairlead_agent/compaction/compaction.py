@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 import structlog
 
 from fairlead_agent.compaction.cut import Cut, find_cut, kept_tokens
+from fairlead_agent.compaction.earlier_runs import are_too_long, earlier_runs, newest
 from fairlead_agent.compaction.failed_preparations import FailedPreparations
 from fairlead_agent.compaction.files import TouchedFiles, files_of
 from fairlead_agent.compaction.plain_summary import plain_summary
@@ -59,14 +60,12 @@ class RequestSize(NamedTuple):
 
     Fields:
         model: its name. needed: of the whole request. others: of these, system prompt and tools.
-        first: index of the first message of the conversation that it had.
     """
 
     model: str
     window: Window
     needed: int
     others: int
-    first: int = 0
 
     @property
     def room(self) -> int:
@@ -147,6 +146,22 @@ class Compaction:
             return False
         await self._compact(plan, cause, profile, unwanted)
         return True
+
+    async def shorten_earlier_runs(
+        self, size: RequestSize, profile: AgentConfig, unwanted: Callable[[], bool]
+    ) -> None:
+        """At the begin of a job's run: summarise those before it, if they have more than their share."""
+        state, earlier = self._state, earlier_runs(self._state)
+        if not earlier or state.lacks_history or not are_too_long(earlier, state, size.room):
+            return
+        plan = self._plan(size, forced=False, smaller=2)
+        if plan is None or not await self._owner.may_write_soon(BRANCHES):
+            return
+        if state.compacted is None:
+            # Runs of years may never have been summarised: requests of earlier versions left them out. What
+            # one request can hold is enough of them.
+            plan = plan._replace(items=newest(plan.items, size.window.usable))
+        await self._compact(plan, "threshold", profile, unwanted)
 
     async def prepare(self, size: RequestSize, profile: AgentConfig) -> None:
         """Write a summary for later, if the window is nearly full; while the session is idle.
@@ -245,9 +260,8 @@ class Compaction:
     def _plan(self, size: RequestSize, *, forced: bool, smaller: int = 1) -> _Plan | None:
         state, window = self._state, size.window
         room = size.room
-        cut = find_cut(
-            state, max(1, kept_tokens(window.tokens, room) // smaller), size.first, room, forced=forced
-        )
+        keep = max(1, kept_tokens(window.tokens, room) // smaller)
+        cut = find_cut(state, keep, room, forced=forced)
         if cut is None:
             return None
         items, compacted = state.items[: cut.at], state.compacted
@@ -255,8 +269,6 @@ class Compaction:
         if compacted is not None and items and items[0].entry_id == compacted.id:
             items, earlier = items[1:], compacted.summary
             known = TouchedFiles(compacted.files_read, compacted.files_modified)
-        elif size.first:
-            items = items[size.first :]
         request = ""
         if cut.splits_turn:
             said = next((item for item in reversed(items) if is_said(item.message)), None)

@@ -38,22 +38,19 @@ def kept_tokens(window_tokens: int, room: int) -> int:
     return max(1, min(KEPT_TOKENS, window_tokens // KEPT_PART, room // 2))
 
 
-def find_cut(
-    state: SessionState, keep: int, first: int = 0, usable: int = 0, *, forced: bool = False
-) -> Cut | None:
+def find_cut(state: SessionState, keep: int, usable: int = 0, *, forced: bool = False) -> Cut | None:
     """Where to cut so that at most `keep` tokens are kept, or as few as can be; None: nowhere.
 
     Args:
-        first: index of the first message that the model is shown.
         usable: tokens that a conversation can have; 0: unknown.
         forced: also cut a conversation that has no more than `keep` tokens, in half.
     """
     items = state.items
     view = View(left_out=state.left_out, usable=usable)
-    sizes = [item_tokens(item, view) if index >= first else 0 for index, item in enumerate(items)]
+    sizes = [item_tokens(item, view) for item in items]
     total = sum(sizes)
     begins_with_summary = state.compacted is not None and items and items[0].entry_id == state.compacted.id
-    base = max(first, 1 if begins_with_summary else 0)
+    base = 1 if begins_with_summary else 0
     if forced:
         keep = min(keep, (total - sum(sizes[:base])) // 2)
     starts = [index for index in range(base + 1, len(items)) if _may_be_first(items, index)]

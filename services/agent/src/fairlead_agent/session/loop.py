@@ -13,6 +13,7 @@ import structlog
 from fairlead_agent.budget.limits import BudgetReachedError
 from fairlead_agent.budget.question import ask
 from fairlead_agent.compaction.compaction import Compaction, unknown_size
+from fairlead_agent.compaction.earlier_runs import earlier_runs
 from fairlead_agent.compaction.summariser import Written
 from fairlead_agent.hooks.context_notes import collect
 from fairlead_agent.hooks.questions import QuestionDroppedError
@@ -261,6 +262,11 @@ class AgentLoop:
             await self._owner.append(added)
         if not isinstance(self._next_step(), CallModel):
             return  # mail that came meanwhile may have ended the run
+        if earlier_runs(self._state):
+            known = await self._turn.next_size(self._profile)
+            await self._compaction.shorten_earlier_runs(known, self._profile, self._is_run_over)
+            if self._is_run_over():
+                return
         try:
             await self._turn.run(self._state.agent, self._profile)
         except BudgetReachedError as reached:

@@ -68,8 +68,7 @@ class View(NamedTuple):
         family: of the model (see `families.family`); empty: of those that wrote the messages.
         images: whether it takes any.
         left_out: by entry, what is left out of its message.
-        first: index of the first message that is shown.
-        opening: words before that message; empty: none.
+        opening: words before the first message; empty: none.
         usable: most tokens of a request; old results and images are cleared long before; 0: never.
         rewrites: of the state (see `SessionState`): what was shown before a rewrite may have changed.
     """
@@ -77,7 +76,6 @@ class View(NamedTuple):
     family: str = ""
     images: bool = True
     left_out: Mapping[str, LeftOut] = MappingProxyType({})
-    first: int = 0
     rewrites: int = 0
     opening: str = ""
     usable: int = 0
@@ -188,19 +186,16 @@ class Context:
             self._begin()
             self._sizes, self._cleared = [], 0
         self.view = view
-        self._sizes += [
-            0 if number < view.first else item_tokens(items[number], view)
-            for number in range(len(self._sizes), len(items))
-        ]
+        self._sizes += [item_tokens(items[number], view) for number in range(len(self._sizes), len(items))]
         clear = min(cleared_before(self._sizes, view.usable), _last_reply(items))
         if clear != self._cleared:
             self._begin()
             self._cleared = clear
         new: list[Message] = []
         if not self.messages:
-            self.shown_ms = begun_ms(items, view.first)
+            self.shown_ms = begun_ms(items)
             new += [UserMessage(content=[TextBlock(text=view.opening)], source="system")] * bool(view.opening)
-        first = max(self.count, view.first)
+        first = self.count
         before = items[first - 1].message if first else None
         clear = max(0, self._cleared - first)
         found = _transformed(items[first:], view, before, clear)
@@ -222,9 +217,9 @@ def _last_reply(items: Sequence[Item]) -> int:
     return next(replies, 0)
 
 
-def begun_ms(items: Sequence[Item], first: int) -> int:
-    """When the conversation from `first` on began; 0: unknown. What was copied or summed up has no time."""
-    return next((items[index].at_ms for index in range(first, len(items)) if items[index].at_ms), 0)
+def begun_ms(items: Sequence[Item]) -> int:
+    """When the conversation began; 0: unknown. What was copied or summed up has no time."""
+    return next((item.at_ms for item in items if item.at_ms), 0)
 
 
 def message_tokens(message: Message) -> int:

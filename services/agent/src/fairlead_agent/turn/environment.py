@@ -50,16 +50,16 @@ class SessionEnvironment:
         self._found: Environment | None = None
 
     async def of(
-        self, place: Placement | None, within: Boundary, profile: AgentConfig, call_s: float, first: int
+        self, place: Placement | None, within: Boundary, profile: AgentConfig, call_s: float
     ) -> Environment:
-        """What the next request tells; the same for the whole conversation from the item `first` on.
+        """What the next request tells; the same for the whole conversation, or what is left of it.
 
         Args:
             place: of the workspace; None: no executor is known.
             call_s: time limit of calls that ask for none.
         """
         mode, items = self._state.mode or profile.mode, self._state.items
-        since = items[first].entry_id if first < len(items) else ""
+        since = items[0].entry_id if items else ""
         where = [place.host, place.kind, place.workspace] if place else []
         basis = " ".join([*where, within.sandbox, within.access, within.remote, since])
         kept = self._state.tool_list

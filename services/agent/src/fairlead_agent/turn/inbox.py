@@ -54,19 +54,17 @@ class Inbox:
         self._why: dict[str, str] = {}  # by path
         self._was_away = False
 
-    async def store(
-        self, items: Sequence[Item], first: int, usable: int, rewrites: int, place: Placement | None
-    ) -> str:
-        """Write the files of the items from `first` on; what the model is told of those that are missing.
+    async def store(self, items: Sequence[Item], usable: int, rewrites: int, place: Placement | None) -> str:
+        """Write the files of the items; what the model is told of those that are missing.
 
         Args:
             rewrites: of the state: the items may be others than before.
             place: None: no host can have them now.
         """
         where = () if place is None else (place.host, place.workspace)
-        looked = (*where, first, usable, rewrites)
+        looked = (*where, usable, rewrites)
         if looked != self._looked or self._count > len(items):
-            self._looked, self._count, self._missing, self._why = looked, first, {}, {}
+            self._looked, self._count, self._missing, self._why = looked, 0, {}, {}
         for index in range(self._count, len(items)):
             self._missing |= {file.path: file for file in _files(items[index], usable)}
         self._count = len(items)
@@ -74,9 +72,9 @@ class Inbox:
             await self._write_missing(place)
         return _told(self._missing, self._why)
 
-    def out_of_reach(self, items: Sequence[Item], first: int, usable: int) -> str:
+    def out_of_reach(self, items: Sequence[Item], usable: int) -> str:
         """What the model is told where its sandbox reaches no workspace that files could be put into."""
-        files = {file.path: file for item in items[first:] for file in _files(item, usable)}
+        files = {file.path: file for item in items for file in _files(item, usable)}
         return _told(files, dict.fromkeys(files, OUT_OF_REACH))
 
     async def _write_missing(self, place: Placement | None) -> None:

@@ -6,7 +6,7 @@ import fnmatch
 import structlog
 
 from fairlead_agent.budget.budget import Budget, Spend
-from fairlead_agent.compaction.compaction import RequestSize
+from fairlead_agent.compaction.compaction import RequestSize, unknown_size
 from fairlead_agent.models.families import family, maker
 from fairlead_agent.models.interface import ModelBackend, ModelError, ModelRequest
 from fairlead_agent.models.registry import Registry
@@ -24,7 +24,6 @@ from fairlead_agent.turn.context import BYTES_PER_TOKEN, CONTINUE, View, begun_m
 from fairlead_agent.turn.environment import SessionEnvironment
 from fairlead_agent.turn.fallbacks import may_pass_on, models_of, notice, to_tell
 from fairlead_agent.turn.inbox import Inbox, note
-from fairlead_agent.turn.job_context import first_shown
 from fairlead_agent.turn.streamed_reply import StreamedReply
 from fairlead_agent.turn.streamed_request import StreamedRequest
 from fairlead_agent.turn.system_prompt import opening, system_prompt
@@ -181,6 +180,13 @@ class ModelTurn:
         name = chosen_model(self._state, profile, self._config.current.models.roles).name
         return name, self._registry.window(name, profile)
 
+    async def next_size(self, profile: AgentConfig) -> RequestSize:
+        """The size of the last request, or what is known of the next one."""
+        if self.size is None:
+            await self._registry.look_up(self.model(profile)[0])
+            return unknown_size(*self.model(profile))
+        return self.size
+
     async def _reserved(
         self, agent: str, profile: AgentConfig, model_name: str, request: ModelRequest
     ) -> Spend:
@@ -223,21 +229,19 @@ class ModelTurn:
         _, _, name = model_name.partition("/")
         system = system_prompt(maker(model_name), profile)
         context, window = self._owner.context, self._registry.window(model_name, profile)
-        first = first_shown(self._state.items, window.usable, self._state.left_out)
         others = (len(system.encode()) + self._size_of(tools)) // BYTES_PER_TOKEN
         view = View(
             family(model_name),
             self._takes_images(model_name),
             self._state.left_out,
-            first,
             self._state.rewrites,
-            await self._opening(agent, profile, place or self._state.placement, first),
+            await self._opening(agent, profile, place or self._state.placement),
             max(0, window.usable - others),
         )
         context.update(self._state.items, view)
         told = await self._store_files(agent, profile, place, view)
         needed = context.tokens + others
-        self.size = RequestSize(model_name, window, needed, others, view.first)
+        self.size = RequestSize(model_name, window, needed, others)
         self._check_size(needed, window)
         room = window.room(needed)
         reason = self._state.continuation
@@ -266,22 +270,22 @@ class ModelTurn:
         within = boundary(self._owner.session, agent, profile, self._state.sandbox)
         host = self._catalog.announced(place.host) if place else []
         if within.access == "none" or attributes(within.sandbox, host).is_remote:
-            return self._inbox.out_of_reach(items, view.first, view.usable)
-        return await self._inbox.store(items, view.first, view.usable, view.rewrites, place)
+            return self._inbox.out_of_reach(items, view.usable)
+        return await self._inbox.store(items, view.usable, view.rewrites, place)
 
     async def _object(self, name: str, limit_bytes: int) -> bytes:
         return await self._owner.objects.get(name, limit_bytes=limit_bytes)
 
-    async def _opening(self, agent: str, profile: AgentConfig, place: Placement | None, first: int) -> str:
-        """What stands before the message with the index `first`."""
+    async def _opening(self, agent: str, profile: AgentConfig, place: Placement | None) -> str:
+        """What stands before the first message."""
         within = boundary(self._owner.session, agent, profile, self._state.sandbox)
         call_s = self._config.current.tools.timeout_s
         environment, instructions = await asyncio.gather(
-            self._environment.of(place, within, profile, call_s, first),
+            self._environment.of(place, within, profile, call_s),
             self._instructions(place),
         )
         self._tools.environment = environment
-        begun = begun_ms(self._state.items, first)
+        begun = begun_ms(self._state.items)
         return opening(environment.text, self._state.work(profile.work_mode), instructions, begun)
 
     async def _instructions(self, place: Placement | None) -> str | None:
