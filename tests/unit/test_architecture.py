@@ -36,6 +36,7 @@ OWNERS = {
     "ddgs": ["fairlead_tools/web/search_ddgs.py"],
     "lxml": ["fairlead_tools/web/extract.py"],
     "pypdf": ["fairlead_tools/"],
+    "PIL": ["fairlead_agent/models/image_program.py"],
     "trafilatura": ["fairlead_tools/web/extract.py"],
     "mcp": ["fairlead_tools/mcp_servers/sdk.py"],
     "mcp_types": ["fairlead_tools/mcp_servers/sdk.py"],

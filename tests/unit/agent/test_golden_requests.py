@@ -7,6 +7,7 @@ import pytest
 from fairlead_agent.models.chat_dialects import LITELLM_CLAUDE, OPENAI, PLAIN, ChatDialect
 from fairlead_agent.models.chat_format import convert_to_llm, encode_messages
 from fairlead_agent.models.families import family
+from fairlead_agent.models.images import Picture
 from fairlead_agent.models.interface import ModelRequest
 from fairlead_agent.models.openai_compatible import body
 from fairlead_agent.models.table import UNKNOWN
@@ -114,5 +115,5 @@ def test_the_status_of_a_result_that_begins_with_an_image_is_a_paragraph_of_its_
     shown = transform_context(
         [Item("t", ToolResultMessage(call_id="c", name="look", outcome=outcome))], View()
     )
-    ((result, _),) = convert_to_llm(shown, {"o": b"png"}, PLAIN)
+    ((result, _),) = convert_to_llm(shown, {"o": Picture("image/png", b"png")}, PLAIN)
     assert result["content"] == "[cancelled]\n\n[image: it follows]"

@@ -202,9 +202,9 @@ def _part(block: ContentBlock, images: Mapping[str, LoadedImage]) -> Wire:
         return _text(block.text)
     image = images[block.object]
     if isinstance(image, str):
-        return _text(f"[image {block.name or block.object} is gone: {image}]")
-    data = base64.b64encode(image).decode()
-    return {"type": "image", "source": {"type": "base64", "media_type": block.media_type, "data": data}}
+        return _text(f"[image {block.name or block.object} {image}]")
+    data = base64.b64encode(image.data).decode()
+    return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": data}}
 
 
 def _text(words: str) -> Wire:

@@ -243,9 +243,9 @@ def _part(block: ContentBlock, images: Mapping[str, LoadedImage]) -> Wire:
         return _text(block.text)
     image = images[block.object]
     if isinstance(image, str):
-        return _text(f"[image {block.name or block.object} is gone: {image}]")
-    data = base64.b64encode(image).decode()
-    return {"type": "image_url", "image_url": {"url": f"data:{block.media_type};base64,{data}"}}
+        return _text(f"[image {block.name or block.object} {image}]")
+    data = base64.b64encode(image.data).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{data}"}}
 
 
 def _content(parts: list[Wire]) -> str | list[Wire]:

@@ -6,6 +6,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from fairlead_agent.models.images import Picture, fitted
 from fairlead_agent.models.table import ModelFacts
 from fairlead_agent.tools.tool_lists import ToolSchema
 from fairlead_common.errors import FairleadError, NotFoundError
@@ -14,7 +15,7 @@ from fairlead_common.protocol.content import ImageBlock, Message, StopReason, Us
 MAX_CACHE_KEY_CHARS: Final = 64  # of the name of a conversation in a provider's cache
 
 FetchObject = Callable[[str], Coroutine[object, object, bytes]]
-LoadedImage = bytes | str  # its bytes, or why they cannot be had
+LoadedImage = Picture | str  # or why it cannot be had, as the end of a sentence about it
 
 
 async def _no_objects(name: str) -> bytes:
@@ -57,15 +58,15 @@ class ModelRequest:
 
 
 async def load_images(messages: Sequence[Message], fetch: FetchObject) -> dict[str, LoadedImage]:
-    """All images of the messages, by name of the object."""
+    """All images of the messages as providers take them, by name of the object."""
     found: dict[str, LoadedImage] = {}
     for message in messages:
         for block in blocks_of(message):
             if isinstance(block, ImageBlock) and block.object not in found:
                 try:
-                    found[block.object] = await fetch(block.object)
+                    found[block.object] = await fitted(await fetch(block.object), block.media_type)
                 except FairleadError as error:
-                    found[block.object] = str(error)
+                    found[block.object] = f"is gone: {error}"
     return found
 
 

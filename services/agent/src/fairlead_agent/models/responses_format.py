@@ -193,6 +193,9 @@ def _part(block: ContentBlock, images: Mapping[str, LoadedImage]) -> Wire:
         return {"type": "input_text", "text": block.text}
     image = images[block.object]
     if isinstance(image, str):
-        return {"type": "input_text", "text": f"[image {block.name or block.object} is gone: {image}]"}
-    data = base64.b64encode(image).decode()
-    return {"type": "input_image", "image_url": f"data:{block.media_type};base64,{data}"}
+        return {
+            "type": "input_text",
+            "text": f"[image {block.name or block.object} {image}]",
+        }
+    data = base64.b64encode(image.data).decode()
+    return {"type": "input_image", "image_url": f"data:{image.media_type};base64,{data}"}
