@@ -275,6 +275,8 @@ async def test_a_connection_that_is_made_anew_costs_no_session(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that listens again within a moment is not gone."""
+    monkeypatch.setattr("fairlead_agent.ownership.other_owners.ANSWER_S", 20.0)
+    monkeypatch.setattr("fairlead_agent.ownership.other_owners.RECONNECT_S", 2.0)
     other = Other(w.bus)
     other.answer = OwnerAnswer(owned=True, seen=True)
     await other.own("a")

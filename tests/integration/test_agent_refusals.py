@@ -183,8 +183,8 @@ async def test_prompt_over_the_window_is_shown_in_part_and_is_a_file_of_the_work
     assert any(isinstance(b, TextBlock) and b.text.startswith("HUGE") for b in said[1].content)
 
 
-@pytest.mark.parametrize(("status", "refusal"), OVERFLOWS)
-async def test_prompt_that_the_provider_finds_too_long_is_left_out_in_all_wordings(
+@pytest.mark.parametrize(("status", "refusal"), dict(OVERFLOWS).items())  # all wordings: test_models.py
+async def test_prompt_that_the_provider_finds_too_long_is_left_out(
     w: World,
     model: StrictModel,
     nats_server: NatsServer,

@@ -1,6 +1,7 @@
 """Tests of one process without sockets: a server in memory, and time that jumps."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 import pytest
@@ -22,6 +23,12 @@ def virtual_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The wall clock is that of the loop."""
     with wall_clock_follows(monkeypatch):
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each agent makes its key in a home of its own, a thousand times in some tests; no power fails here."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture
