@@ -37,6 +37,7 @@ def up(tmp_path_factory: pytest.TempPathFactory, model: ModelProcess) -> Iterato
         "agents.main.mode=allow-all",
         "agents.boxed.sandbox.kind=bubblewrap",
         "agents.changing.mode=allow-all",
+        "agents.deep.model=openai/gpt-5",
         "agents.roaming.mode=allow-all",
         "agents.roaming.workspace_kind=scratch",
     )
@@ -294,3 +295,29 @@ def test_a_model_is_chosen_among_those_that_are_known(up: FairleadUp, tab: Tab) 
     dialog.get_by_role("button", name="Use it").click()
     expect(tab.page.get_by_role("button", name="Model: openai/other")).to_be_visible()
     assert "openai/other" in [entry.get("model") for entry in up.entries(session)]
+
+
+def test_a_message_asks_another_model_to_think_hard_and_the_session_keeps_its_own(
+    up: FairleadUp, tab: Tab
+) -> None:
+    session = tab.begin("op=L5 steps=0")
+    tab.wait_ends()
+    choice = tab.page.get_by_role("button", name=re.compile("^For this message:"))
+    choice.click()
+    tab.page.get_by_role("menuitemradio", name="openai/gpt-5").click()
+    choice.click()
+    tab.shoot("choices")
+    tab.page.get_by_role("menuitemradio", name="Thinking: high").click()
+    expect(choice).to_contain_text("openai/gpt-5 · thinking high")
+    tab.say("op=L6 steps=0")
+    tab.wait_ends(2)
+    expect(tab.said.last).to_contain_text("openai/gpt-5 · thinking high")
+    expect(tab.page.get_by_role("button", name="Model: openai/scripted")).to_be_visible()
+    expect(choice).to_have_accessible_name("For this message: as the session has it")
+    tab.shoot("asked")
+    tab.say("op=L7 steps=0")
+    tab.wait_ends(3)
+    starts = [entry for entry in up.entries(session) if entry["type"] == "run_start"]
+    options = [start.get("options") or {} for start in starts]
+    assert options == [{}, {"model": "openai/gpt-5", "thinking": "high"}, {}]
+    assert [start["model"] for start in starts] == ["openai/scripted", "openai/gpt-5", "openai/scripted"]

@@ -82,10 +82,13 @@ export interface SendBody {
   text: string;
   key: string;
   attachments?: Attachment[];
+  model?: string;
+  thinking?: string;
 }
 
 export type BranchRequest = { leaf?: string; key: string } & (
-  | { action: "navigate" | "regenerate"; entry: string }
+  | { action: "navigate"; entry: string; summarize?: boolean }
+  | { action: "regenerate"; entry: string }
   | { action: "edit"; entry: string; text: string; attachments?: Attachment[] }
 );
 
@@ -140,6 +143,7 @@ export const api = {
     const answer = await request("POST", `${one(id)}/${action}`, body);
     return answer.status === 200 ? ((await answer.json()) as BranchChanged) : null;
   },
+  label: (id: string, body: { entry: string; label: string }) => request("POST", `${one(id)}/label`, body),
   fork: (id: string, body: { entry: string; id: string }) => json<Session>("POST", `${one(id)}/fork`, body),
   compact: (id: string, body: { instructions?: string; key: string }) => request("POST", `${one(id)}/compact`, body),
   undoCompaction: (id: string, compaction: string) => request("POST", `${one(id)}/compact/undo`, { compaction }),

@@ -25,6 +25,7 @@ type Stored<E> = E & { seq: number; index?: number };
 export type Entry = Stored<wire.Entry>;
 export type MessageEntry = Stored<wire.MessageEntry>;
 export type QueuedEntry = Stored<wire.QueuedEntry>;
+export type RunStartEntry = Stored<wire.RunStartEntry>;
 export type RunEndEntry = Stored<wire.RunEndEntry>;
 export type ApprovalRequestEntry = Stored<wire.ApprovalRequestEntry>;
 export type CompactionEntry = Stored<wire.CompactionEntry>;

@@ -19,6 +19,7 @@ export function Activity({ session }: { session: LiveSession }) {
   const waiting = useStore(session.store, (state) => state.view.run === null);
   const parked = useStore(session.store, (state) => state.view.parked);
   const compacting = useStore(session.store, (state) => state.view.compacting);
+  const leaving = useStore(session.store, (state) => state.view.leaving !== null);
   const now = useNow(quiet || retry !== null);
 
   if (retry) {
@@ -31,6 +32,12 @@ export function Activity({ session }: { session: LiveSession }) {
     );
   }
   if (parked?.outcome === "waiting_provider") return <Waiting session={session} parked={parked} />;
+  if (leaving)
+    return (
+      <p className={styles.line} role="status">
+        <Spinner /> Summarising the branch that is left
+      </p>
+    );
   if (compacting) return <Summarising id={session.id} since={compacting.since} />;
   if (!quiet) return null;
   const passed = now - since;

@@ -1,3 +1,4 @@
+import { useState } from "react";
 import { fork, move, moveCarefully, stopsRun } from "../session/branching";
 import type { LiveSession } from "../session/liveSession";
 import { useStore } from "../session/store";
@@ -5,6 +6,7 @@ import { type Place, placesOf } from "../session/tree";
 import { Button, IconButton } from "../ui/Button";
 import { Confirm } from "../ui/Confirm";
 import { Icon } from "../ui/Icon";
+import { LabelButton } from "./Labels";
 import styles from "./Branches.module.css";
 
 /** `‹ 2/3 ›`: which of the messages in the same place this one is. The arrows go to the others. */
@@ -70,6 +72,17 @@ export function ReplyActions({
           <Icon name="fork" />
         </IconButton>
       )}
+      {from && (
+        <IconButton
+          label="Go on from here"
+          small
+          disabled={moving !== null}
+          onClick={() => session.store.set((state) => ({ ...state, asksToMove: { action: "navigate", entry: from } }))}
+        >
+          <Icon name="return" />
+        </IconButton>
+      )}
+      {from && <LabelButton session={session} id={from} />}
     </>
   );
 }
@@ -103,14 +116,34 @@ export function EarlierPoint({ session }: { session: LiveSession }) {
 export function AskToMove({ session }: { session: LiveSession }) {
   const wish = useStore(session.store, (state) => state.asksToMove);
   const runs = useStore(session.store, stopsRun);
+  const [tells, setTells] = useState(false);
   if (!wish) return null;
+  const go = (): void => {
+    void move(session, wish.action === "navigate" && tells ? { ...wish, summarize: true } : wish);
+    setTells(false);
+  };
   return (
     <Confirm
-      title={runs ? "Stop the run first?" : "Go there?"}
-      text="What it did so far stays on its branch, and the arrows lead back to it. What is queued is said on the branch that you go to."
+      title={runs ? "Stop the run first?" : "Go on from there?"}
+      text={runs ? STOPS : LEAVES}
       action={runs ? "Stop and go" : "Go"}
-      onYes={() => void move(session, wish)}
+      tone={runs ? "danger" : "primary"}
+      onYes={go}
       onClose={() => session.store.set((state) => ({ ...state, asksToMove: null }))}
-    />
+    >
+      {wish.action === "navigate" && (
+        <label className={styles.tells}>
+          <input type="checkbox" checked={tells} onChange={(event) => setTells(event.target.checked)} />
+          <span>
+            Tell the model what was tried on the branch that is left
+            <small>It is given a summary, which takes a moment to write.</small>
+          </span>
+        </label>
+      )}
+    </Confirm>
   );
 }
+
+const STOPS =
+  "What it did so far stays on its branch, and the arrows lead back to it. What is queued is said on the branch that you go to.";
+const LEAVES = "What was said after it stays on its branch, and the arrows lead back to it.";

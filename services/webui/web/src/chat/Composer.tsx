@@ -3,10 +3,12 @@ import type { Attachment } from "../api/client";
 import type { SendKind } from "../api/types";
 import { namesFor } from "../session/content";
 import { draftOf, keepDraft, restored } from "../session/drafts";
+import type { PromptChoices } from "../session/outbox";
 import { IconButton } from "../ui/Button";
 import { Icon } from "../ui/Icon";
 import { AttachmentChips, useAttachments } from "./attachments";
 import { commandsLike } from "./commands";
+import { PromptChoice } from "./PromptChoice";
 import styles from "./Composer.module.css";
 import type { Stopping } from "./useStop";
 
@@ -17,13 +19,15 @@ interface Props {
   stopping?: Stopping;
   /** Said beside the button while nothing else is. */
   note?: string;
-  onSend: (kind: SendKind, text: string, attachments: Attachment[]) => void;
+  onSend: (kind: SendKind, text: string, attachments: Attachment[], choices: PromptChoices) => void;
   onStop?: () => void;
   /** The text to edit again; null where there is none, or it has been put into the box. */
   recall?: () => string | null;
   /** Whether one may write at once; not while keys are to answer an approval. */
   focus?: boolean;
   takesCommands?: boolean;
+  /** Of the session: another one can be chosen for a message. */
+  model?: string;
   /** Choices beside the button. */
   children?: ReactNode;
 }
@@ -39,11 +43,13 @@ export const Composer = memo(function Composer({
   recall,
   focus = true,
   takesCommands = false,
+  model = "",
   children,
 }: Props) {
   const [text, setText] = useState(() => draftOf(place));
   const box = useRef<HTMLTextAreaElement>(null);
   const files = useAttachments();
+  const [choices, setChoices] = useState<PromptChoices>({});
   const { putBack } = files;
 
   const empty = text.trim() === "" && files.attachments.length === 0;
@@ -69,8 +75,9 @@ export const Composer = memo(function Composer({
   const send = (kind: SendKind): void => {
     const said = text.trim() || namesFor(files.attachments.map((file) => file.name));
     if (!said) return;
-    onSend(kind, said, files.attachments);
+    onSend(kind, said, files.attachments, choices);
     setText("");
+    setChoices({});
     files.clear();
   };
 
@@ -115,6 +122,7 @@ export const Composer = memo(function Composer({
           <Icon name="clip" />
         </IconButton>
         {children}
+        {!busy && model && <PromptChoice model={model} chosen={choices} onChoose={setChoices} />}
         <span className={styles.hint} role="status">
           {stopping === "asking" && <strong>Press Esc again to stop the run</strong>}
           {stopping === "stopping" && "Stopping…"}

@@ -8,6 +8,7 @@ import { BranchArrows, isSamePlace, ReplyActions } from "./Branches";
 import { Compaction, ForkedFrom, Summary } from "./Compaction";
 import styles from "./Conversation.module.css";
 import { lastSaid, stretchesOf, unansweredAt, wordsBefore } from "./exchanges";
+import { LabelChip } from "./Labels";
 import { RunEnd } from "./RunEnd";
 import { UserMessage } from "./UserMessage";
 
@@ -88,6 +89,7 @@ const ItemView = memo(function ItemView(props: ItemProps) {
         <>
           <BranchArrows place={place} session={session} />
           <AssistantMessage id={item.id} message={item.message} session={session} live={live} gap={gap} />
+          <LabelChip session={session} id={item.id} />
         </>
       );
     case "run_end":

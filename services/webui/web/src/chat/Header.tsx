@@ -14,6 +14,7 @@ import { Menu } from "../ui/Menu";
 import { Meter } from "../ui/Meter";
 import { Spinner } from "../ui/Spinner";
 import styles from "./Header.module.css";
+import { LabelsMenu } from "./Labels";
 import { modesIn } from "./modes";
 import { ModelMenu } from "./ModelMenu";
 import { PageHead } from "./PageHead";
@@ -62,6 +63,7 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
     >
       <State status={status} />
       {shown && <SettingChips session={shown} />}
+      <LabelsMenu session={session} />
       {(mode || meta) && (
         <Menu
           label={`Mode: ${mode || "default"}`}

@@ -1,27 +1,20 @@
-import { useEffect, useState } from "react";
-import { api } from "../api/client";
-import type { KnownModel } from "../api/types";
+import { useState } from "react";
 import { changeModel, changeThinking } from "../sessions/actions";
 import { Icon } from "../ui/Icon";
 import { Menu } from "../ui/Menu";
 import styles from "./Header.module.css";
-import { modelHint } from "./models";
+import { useKnownModels } from "./knownModels";
+import { byEffort, modelHint } from "./models";
 import { NameModel } from "./NameModel";
 
 /** The model of a session and how hard it thinks; a choice takes effect with the next request. */
 export function ModelMenu({ id, model, thinking }: { id: string; model: string; thinking: string }) {
-  const [known, setKnown] = useState<readonly KnownModel[]>([]);
+  const known = useKnownModels();
   const [naming, setNaming] = useState(false);
-  useEffect(() => {
-    api.models().then(
-      (answer) => setKnown(answer.models),
-      () => undefined, // the current model can be shown without
-    );
-  }, []);
   const used = known.filter((one) => one.used_by.length > 0 || one.name === model);
   const names = [...new Set([model, ...used.map((one) => one.name)])];
   const hints = new Map(known.map((one) => [one.name, modelHint(one)]));
-  const levels = known.find((one) => one.name === model)?.thinking_levels ?? [];
+  const levels = byEffort(known.find((one) => one.name === model)?.thinking_levels ?? []);
   return (
     <>
       <Menu

@@ -4,7 +4,7 @@ import type { Agent, SendKind } from "../api/types";
 import { navigate, sessionPath } from "../routes";
 import { restoreDraft } from "../session/drafts";
 import { liveSession } from "../session/open";
-import { newKey, persistently } from "../session/outbox";
+import { newKey, persistently, type PromptChoices } from "../session/outbox";
 import { demandedBy } from "../sessions/settings";
 import { Icon } from "../ui/Icon";
 import { Menu } from "../ui/Menu";
@@ -63,7 +63,7 @@ export function NewChat({ onMenu }: { onMenu: () => void }) {
   const shownMode = mode ?? chosen?.mode ?? "ask";
 
   const begin = useCallback(
-    async (text: string, attachments: Attachment[]): Promise<void> => {
+    async (text: string, attachments: Attachment[], choices: PromptChoices = {}): Promise<void> => {
       setStarting(true);
       const id = newKey();
       try {
@@ -71,7 +71,7 @@ export function NewChat({ onMenu }: { onMenu: () => void }) {
           () => api.createSession({ id, ...(agent ? { agent } : {}), ...(mode ? { mode } : {}) }).catch(alreadyThere),
           () => undefined,
         );
-        liveSession(id).send("prompt", text, attachments);
+        liveSession(id).send("prompt", text, attachments, choices);
         navigate(sessionPath(id));
       } catch (error) {
         setStarting(false);
@@ -82,7 +82,8 @@ export function NewChat({ onMenu }: { onMenu: () => void }) {
     [agent, mode],
   );
   const send = useCallback(
-    (_: SendKind, text: string, attachments: Attachment[]) => void begin(text, attachments),
+    (_: SendKind, text: string, attachments: Attachment[], choices: PromptChoices) =>
+      void begin(text, attachments, choices),
     [begin],
   );
 
@@ -92,7 +93,7 @@ export function NewChat({ onMenu }: { onMenu: () => void }) {
       <div className={styles.page}>
         <div className={styles.column}>
           <h2>What should be done?</h2>
-          <Composer place="new" busy={false} onSend={send}>
+          <Composer place="new" busy={false} onSend={send} model={chosen?.model ?? ""}>
             {agents.length > 1 && chosen && (
               <Menu
                 label={`Agent: ${chosen.name}`}

@@ -4,6 +4,7 @@ import { keepDraft, restoreDraft } from "../session/drafts";
 import type { SendKind } from "../api/types";
 import type { Attachment } from "../api/client";
 import { namesFor } from "../session/content";
+import type { PromptChoices } from "../session/outbox";
 import { useStore } from "../session/store";
 import { statusOf } from "../session/status";
 import { api } from "../api/client";
@@ -28,6 +29,7 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
   useEffect(() => session.open(), [session]);
 
   const phase = useStore(session.store, (state) => (state.view.deleted ? "deleted" : state.phase));
+  const model = useStore(session.store, (state) => state.view.model ?? state.meta?.model ?? "");
   const status = useStore(session.store, statusOf);
   const lastSeq = useStore(session.store, (state) => Math.max(state.view.lastSeq, state.meta?.last_seq ?? 0));
   useEffect(() => markSeen(id, lastSeq), [id, lastSeq]);
@@ -39,13 +41,13 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
   const busy = status === "running" || status === "waiting_provider";
   const stop = useStop(id, busy);
   const send = useCallback(
-    (kind: SendKind, text: string, attachments: Attachment[]) => {
+    (kind: SendKind, text: string, attachments: Attachment[], choices: PromptChoices) => {
       const command = attachments.length === 0 ? commandIn(text) : null;
       if (command?.name === "new") {
         if (command.rest) keepDraft("new", command.rest);
         navigate("/");
       } else if (command) compactSession(session.id, command.rest);
-      else session.send(kind, text, attachments);
+      else session.send(kind, text, attachments, choices);
     },
     [session],
   );
@@ -100,6 +102,7 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
           recall={recall}
           focus={focus}
           takesCommands
+          model={model}
         />
       </div>
     </>

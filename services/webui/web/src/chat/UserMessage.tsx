@@ -8,6 +8,7 @@ import { Button, IconButton } from "../ui/Button";
 import { Icon } from "../ui/Icon";
 import { AttachedFiles } from "./attachments";
 import { BranchArrows } from "./Branches";
+import { LabelButton, LabelChip } from "./Labels";
 import { EditMessage } from "./EditMessage";
 import { CopyButton } from "../ui/CopyButton";
 import { clock } from "../ui/format";
@@ -51,6 +52,8 @@ export const UserMessage = memo(function UserMessage({
           {open ? "Show less" : "Show all"}
         </Button>
       )}
+      {item.asked && <p className={styles.asked}>{item.asked}</p>}
+      <LabelChip session={session} id={item.id} />
       <div className={styles.below}>
         <BranchArrows place={place} session={session} />
         <footer>
@@ -62,6 +65,7 @@ export const UserMessage = memo(function UserMessage({
               <Icon name="pencil" />
             </IconButton>
           )}
+          <LabelButton session={session} id={item.id} />
           <IconButton label="Fork from here" small onClick={() => void fork(session, item.id)}>
             <Icon name="fork" />
           </IconButton>

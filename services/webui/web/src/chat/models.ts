@@ -1,5 +1,13 @@
 import type { KnownModel } from "../api/types";
+export { saysOf } from "../session/outbox";
 import { count } from "../ui/format";
+
+const EFFORTS = ["off", "none", "minimal", "low", "medium", "high", "xhigh", "max"];
+
+/** Levels of thinking, the least first. */
+export function byEffort(levels: readonly string[]): string[] {
+  return [...levels].sort((a, b) => EFFORTS.indexOf(a) - EFFORTS.indexOf(b));
+}
 
 /** What one wants to know of a model before it is chosen: its window and its price; what is not known is not said. */
 export function modelHint({

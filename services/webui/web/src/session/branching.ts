@@ -8,7 +8,8 @@ import type { View } from "./view";
 
 /** A wish to go on from another entry. */
 export type Move =
-  | { action: "navigate" | "regenerate"; entry: string }
+  | { action: "navigate"; entry: string; summarize?: boolean }
+  | { action: "regenerate"; entry: string }
   | { action: "edit"; entry: string; text: string; attachments?: Attachment[] };
 
 const ATTEMPTS = 4;
@@ -33,6 +34,7 @@ export async function move(session: LiveSession, wish: Move): Promise<boolean> {
           () => api.branch(session.id, asked),
           () => undefined,
         );
+        if (!done && "summarize" in wish) return true; // the log says that the summary is being written
         if (!done) return told("It takes longer than usual", "the page follows as soon as it is done.");
         await until(session, (view) => view.log.some((entry) => entry.id === done.leaf));
         return true;

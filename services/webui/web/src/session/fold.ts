@@ -5,10 +5,12 @@ import type {
   InheritedMessage,
   MessageEntry,
   QueuedEntry,
+  RunStartEntry,
   SessionInfoEntry,
   StreamEvent,
 } from "../api/types";
 import { contentOf } from "./content";
+import { saysOf } from "./outbox";
 import { foldDelta, startPartial } from "./partial";
 import { settingsSaid } from "./settingsSaid";
 import { appendTail, EMPTY_TAIL } from "./tail";
@@ -94,6 +96,7 @@ function foldOne(next: View, entry: Entry): View {
       const left = {
         ...(refused ? withNote(next, entry, `Earlier messages were not summarised: ${entry.reason}`) : next),
         compacting: refused ? null : next.compacting,
+        leaving: entry.seqs?.includes(next.leaving?.mail ?? 0) ? null : next.leaving,
         queue: next.queue.filter((item) => !dropped.includes(item)),
       };
       if (dropped.length === 0) return left;
@@ -101,7 +104,7 @@ function foldOne(next: View, entry: Entry): View {
       return entry.reason === TAKEN_BACK ? left : withNote(left, entry, `Not said: ${said} (${entry.reason})`);
     }
     case "run_start":
-      return { ...withOpenRun(next, entry), mode: entry.mode, model: entry.model, retry: null };
+      return foldRunStart(withOpenRun(next, entry), entry);
     case "run_end": {
       // A parked run goes on in another one: nothing is over.
       if (entry.outcome.startsWith("waiting_"))
@@ -157,10 +160,21 @@ function foldOne(next: View, entry: Entry): View {
     }
     case "fork":
       return withItem(next, { kind: "fork", id: entry.id, ts: entry.ts ?? 0, origin: entry.origin });
-    case "navigate":
+    case "branch_request": {
+      const { id, mail_seq: mail, ts: since = 0 } = entry;
+      return entry.summarize ? { ...next, leaving: { id, mail, since } } : next;
+    }
+    case "navigate": {
+      const left = next.leaving?.id === entry.request ? { ...next, leaving: null } : next;
       return entry.summary
-        ? withItem(next, { kind: "summary", id: entry.id, ts: entry.ts ?? 0, text: entry.summary })
-        : next;
+        ? withItem(left, { kind: "summary", id: entry.id, ts: entry.ts ?? 0, text: entry.summary })
+        : left;
+    }
+    case "label": {
+      const others = Object.entries(next.labels).filter(([id]) => id !== entry.entry);
+      const named: [string, string][] = entry.label ? [[entry.entry, entry.label]] : [];
+      return { ...next, labels: Object.fromEntries([...others, ...named]) };
+    }
     case "tool_list": // what the model is offered: nothing that people are shown
       return next;
     case "custom":
@@ -248,7 +262,10 @@ function foldMessage(view: View, entry: MessageEntry): View {
     case "user": {
       const queue = view.queue.filter((item) => !entry.items?.includes(item.id));
       const source = message.source ?? "prompt";
-      return withItem({ ...view, queue }, { kind: "user", id: entry.id, ts, ...contentOf(message.content), source });
+      const asked = view.run?.asked;
+      const run = asked && view.run ? { ...view.run, asked: "" } : view.run;
+      const item = { kind: "user", id: entry.id, ts, ...contentOf(message.content), source } as const;
+      return withItem({ ...view, queue, run }, asked ? { ...item, asked } : item);
     }
     case "assistant": {
       const { input_tokens = 0, output_tokens = 0 } = message.usage ?? {};
@@ -274,6 +291,14 @@ function foldEpoch(view: View, entry: Entry & { type: "epoch" }): View {
   const takenOver = view.run !== null && view.run.id === entry.run_id;
   const next = { ...view, partial: null };
   return takenOver ? withNote(next, entry, "Another worker took over and continues from the log") : next;
+}
+
+/** What a prompt asks for holds for its run alone: the session keeps what it has. */
+function foldRunStart(view: View, entry: RunStartEntry): View {
+  const { model, thinking } = entry.options ?? {};
+  const asked = entry.resumes ? "" : saysOf({ model, thinking });
+  const run = view.run && asked ? { ...view.run, asked } : view.run;
+  return { ...view, run, mode: entry.mode, model: model ? view.model : entry.model, retry: null };
 }
 
 function withOpenRun(view: View, entry: Entry): View {

@@ -12,7 +12,7 @@ import { complain } from "../ui/toast";
 import type { Move } from "./branching";
 import { restoreDraft } from "./drafts";
 import { fold, inherit, prepend } from "./fold";
-import { keepOutbox, newKey, type Outgoing, persistently, restoreOutbox, settle } from "./outbox";
+import { keepOutbox, newKey, type Outgoing, persistently, type PromptChoices, restoreOutbox, settle } from "./outbox";
 import { createStore, nextFrame, type Store } from "./store";
 import { treeOf } from "./tree";
 import { EMPTY_VIEW, type Queued, type View } from "./view";
@@ -132,12 +132,13 @@ export class LiveSession {
   }
 
   /** Says something; it is in the outbox at once, and solid when the gateway has stored it. */
-  send(kind: SendKind, text: string, attachments: Attachment[] = []): void {
+  send(kind: SendKind, text: string, attachments: Attachment[] = [], choices: PromptChoices = {}): void {
     const out: Outgoing = {
       key: newKey(),
       kind,
       text,
       attachments,
+      ...(kind === "prompt" ? { choices } : {}),
       state: "sending",
       problem: null,
       seq: null,
@@ -221,6 +222,8 @@ export class LiveSession {
       text: out.text,
       key: out.key,
       ...(out.attachments.length > 0 ? { attachments: out.attachments } : {}),
+      ...(out.choices?.model ? { model: out.choices.model } : {}),
+      ...(out.choices?.thinking ? { thinking: out.choices.thinking } : {}),
     };
     try {
       const { seq } = await persistently(

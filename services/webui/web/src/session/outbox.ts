@@ -1,12 +1,24 @@
 import { ApiError, type Attachment } from "../api/client";
 import type { Entry, SendKind } from "../api/types";
 
+/** What one message asks for instead of what its session has. */
+export interface PromptChoices {
+  model?: string | null | undefined;
+  thinking?: string | null | undefined;
+}
+
+/** The same in words; empty: nothing. */
+export function saysOf({ model, thinking }: PromptChoices): string {
+  return [model, thinking && `thinking ${thinking}`].filter(Boolean).join(" · ");
+}
+
 /** Something the person said that the log does not show yet. */
 export interface Outgoing {
   key: string;
   kind: SendKind;
   text: string;
   attachments: Attachment[];
+  choices?: PromptChoices;
   /** stored: the gateway has its acknowledgement; refused: it will not be sent again by itself. */
   state: "sending" | "stored" | "refused";
   problem: string | null;

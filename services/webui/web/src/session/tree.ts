@@ -65,6 +65,21 @@ export function isOnBranch(log: readonly Entry[], inherited: readonly Entry[], i
   return path.some((index) => entries[index]?.id === id);
 }
 
+/** Id of the entry where the branches through this one were left last; null: it is not loaded. */
+export function latestBelow(log: readonly Entry[], inherited: readonly Entry[], id: string): string | null {
+  const { entries, parents } = treeOf(log, inherited);
+  const from = entries.findIndex((entry) => entry.id === id);
+  if (from < 0) return null;
+  const below = new Set([from]);
+  let latest = from;
+  for (let index = from + 1; index < entries.length; index += 1) {
+    if (!below.has(parents[index] ?? ROOT)) continue;
+    below.add(index);
+    latest = index;
+  }
+  return entries[latest]?.id ?? null;
+}
+
 function known(log: readonly Entry[], inherited: readonly Entry[]) {
   let found = trees.get(log);
   if (found?.inherited !== inherited) {

@@ -26,7 +26,16 @@ export interface AttachedFile {
 
 /** One thing in the conversation, from top to bottom. */
 export type Item =
-  | { kind: "user"; id: string; ts: number; text: string; images: ImageBlock[]; files: AttachedFile[]; source: Source }
+  | {
+      kind: "user";
+      id: string;
+      ts: number;
+      text: string;
+      images: ImageBlock[];
+      files: AttachedFile[];
+      source: Source;
+      asked?: string;
+    }
   | { kind: "assistant"; id: string; ts: number; message: AssistantMessage }
   | { kind: "run_end"; id: string; ts: number; end: RunEndEntry; expired: number; isLeft?: true }
   | { kind: "note"; id: string; ts: number; text: string }
@@ -70,6 +79,8 @@ export interface PartialReply {
 }
 
 export interface Run {
+  /** What its prompt asked for instead of what the session has, in words, until that is shown. */
+  asked?: string;
   id: string;
   since: number;
   turn: number;
@@ -94,6 +105,10 @@ export interface View {
   retry: { attempt: number; delayS: number; error: string; at: number } | null;
   /** A summary that a person asked for is being written: id of the request, and when it was made. */
   compacting: { id: string; since: number } | null;
+  /** A summary of the branch that is left is being written: id of the request, its mail, and when it was made. */
+  leaving: { id: string; mail: number; since: number } | null;
+  /** Names that people gave to entries, by id. */
+  labels: Readonly<Record<string, string>>;
   /** Ids of `compaction` entries that were taken back. */
   undone: readonly string[];
   mode: string | null;
@@ -134,6 +149,8 @@ export const EMPTY_VIEW: View = {
   parked: null,
   retry: null,
   compacting: null,
+  leaving: null,
+  labels: {},
   undone: [],
   mode: null,
   model: null,

@@ -1,28 +1,35 @@
+import type { ReactNode } from "react";
 import { Button } from "./Button";
 import { Dialog } from "./Dialog";
 import styles from "./Confirm.module.css";
 
-/** Asks before something that cannot be undone. */
+/** Asks before something that is not done by a slip of the hand. */
 export function Confirm({
   title,
   text,
   action,
   onYes,
   onClose,
+  tone = "danger",
+  children,
 }: {
   title: string;
   text: string;
   action: string;
   onYes: () => void;
   onClose: () => void;
+  tone?: "danger" | "primary";
+  /** Choices above the answers. */
+  children?: ReactNode;
 }) {
   return (
     <Dialog title={title} onClose={onClose}>
       <p>{text}</p>
+      {children}
       <div className={styles.answers}>
         <Button onClick={onClose}>Cancel</Button>
         <Button
-          tone="danger"
+          tone={tone}
           autoFocus
           onClick={() => {
             onYes();

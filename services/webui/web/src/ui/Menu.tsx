@@ -3,6 +3,8 @@ import { Icon } from "./Icon";
 import styles from "./Menu.module.css";
 
 export interface MenuItem {
+  /** Tells items with one label apart. */
+  id?: string;
   label: string;
   hint?: string;
   checked?: boolean;
@@ -75,7 +77,7 @@ export function Menu({
       >
         {items.map((item) => (
           <button
-            key={item.label}
+            key={item.id ?? item.label}
             type="button"
             role={item.checked === undefined ? "menuitem" : "menuitemradio"}
             {...(item.checked === undefined ? {} : { "aria-checked": item.checked })}
