@@ -338,14 +338,20 @@ async def test_limits_are_named_with_the_actual_value(gateway: RunningGateway) -
 
 async def test_too_large_body_is_413_with_both_sizes(gateway: RunningGateway) -> None:
     session = await gateway.session()
-    path = f"/api/sessions/{session}/prompt"
+    path = f"/api/sessions/{session}/abort"
     status, answer = await gateway.call("POST", path, b'{"text": "' + b"x" * (4 << 20) + b'"}')
     assert status == 413
     assert str(4 << 20) in answer["error"]["message"]
     assert str((4 << 20) + 12) in answer["error"]["message"]
+    path = f"/api/sessions/{session}/prompt"  # which may bring files
+    status, answer = await gateway.call("POST", path, b'{"text": "' + b"x" * (32 << 20) + b'"}')
+    assert status == 413
+    assert f"at most {32 << 20} bytes (setting gateway.max_upload_bytes)" in answer["error"]["message"]
+    status, answer = await gateway.call("POST", path, b'{"text": "' + b"x" * (4 << 20) + b'"}')
+    assert (status, answer["error"]["field"]) == (400, "text")
 
     async def undeclared() -> AsyncIterator[bytes]:
-        for _ in range(200):
+        for _ in range(600):
             yield b" " * 65_536
 
     response = await gateway.http.post(path, content=undeclared())

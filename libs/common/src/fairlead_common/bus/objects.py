@@ -67,7 +67,7 @@ class Objects:
             BusUnavailableError: not stored within a minute.
             StreamFullError: a limit is reached.
         """
-        return await self._put(hashlib.sha256(data).hexdigest(), io.BytesIO(data))
+        return await self._put(await _sha256(data), io.BytesIO(data))
 
     async def put_file(self, path: Path) -> str:
         """Store the bytes of a file without holding them in memory; the object's name."""

@@ -63,12 +63,13 @@ class GatewayConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields
 
     Fields:
         hosts: names, beside loopback, that the `Host` header may have (`fairlead.tail1234.ts.net`).
-        max_body_bytes: of a request.
+        max_body_bytes: of a request. max_upload_bytes: of one that may bring files, where that is more.
         openai: the API that OpenAI's clients speak.
     """
 
     hosts: list[str] = []
     max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=64 << 20)] = 4 << 20
+    max_upload_bytes: Annotated[int, msgspec.Meta(ge=1024, le=128 << 20)] = 32 << 20
     openai: OpenAiConfig = OpenAiConfig()
 
 

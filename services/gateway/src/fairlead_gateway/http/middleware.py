@@ -17,6 +17,7 @@ from fairlead_gateway.http.problems import Problem
 log = structlog.get_logger()
 
 BODY_TIMEOUT_S: Final = 30.0
+UPLOAD_TIMEOUT_S: Final = 120.0  # of a body that may bring files
 DISCARDED_BYTES: Final = 32 << 20  # of a body that is too large
 DISCARD_S: Final = 1.0
 
@@ -33,6 +34,10 @@ _SINGLE: Final = frozenset(
 )
 _FORBIDDEN_PARAMETERS: Final = re.compile(
     rb"(?:^|&)(?:token|access_token|api_key|apikey|authorization)=", re.I
+)
+
+_MAY_BRING_FILES: Final = re.compile(
+    r"/api/sessions/[^/]+/(?:prompt|steer|followup|edit)|/v1/chat/completions"
 )
 
 _CSP: Final = (
@@ -163,12 +168,20 @@ class RequestGuard:
         if not {name, host.lower()} & {entry.lower() for entry in self._config.current.gateway.hosts}:
             raise Problem(421, "unknown host name; add it to the setting gateway.hosts", field="Host")
 
+    def _limit(self, asked: Asked) -> tuple[str, int]:
+        """The most bytes that the body may have, and which setting says so."""
+        limits = self._config.current.gateway
+        if _MAY_BRING_FILES.fullmatch(asked.path) and limits.max_upload_bytes > limits.max_body_bytes:
+            return "max_upload_bytes", limits.max_upload_bytes
+        return "max_body_bytes", limits.max_body_bytes
+
     def _limited(self, asked: Asked, receive: Receive) -> Receive:
         """`receive` with a limit on the size of the body and on the time that it takes."""
-        limit = self._config.current.gateway.max_body_bytes
+        setting, limit = self._limit(asked)
         length = asked.get(b"content-length")
         if length is not None and length.isascii() and length.isdigit() and int(length) > limit:
-            raise _too_large(limit, int(length))
+            raise _too_large(setting, limit, int(length))
+        timeout_s = UPLOAD_TIMEOUT_S if _MAY_BRING_FILES.fullmatch(asked.path) else BODY_TIMEOUT_S
         loop = asyncio.get_running_loop()
         size, deadline, complete = 0, 0.0, False
 
@@ -176,18 +189,18 @@ class RequestGuard:
             nonlocal size, deadline, complete
             if complete:
                 return await receive()
-            deadline = deadline or loop.time() + BODY_TIMEOUT_S
+            deadline = deadline or loop.time() + timeout_s
             try:
                 async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError:
                 raise Problem(
-                    408, f"the body took longer than {BODY_TIMEOUT_S:.0f} s", headers={"Connection": "close"}
+                    408, f"the body took longer than {timeout_s:.0f} s", headers={"Connection": "close"}
                 ) from None
             size += len(message.get("body", b""))
             if size > limit:
                 await _discard(receive)
-                raise _too_large(limit, size)
+                raise _too_large(setting, limit, size)
             complete = not message.get("more_body", False)
             return message
 
@@ -249,10 +262,10 @@ def _cookies(header: str) -> list[str]:
     return [value for name, _, value in pairs if name in (COOKIE, SECURE_COOKIE)]
 
 
-def _too_large(limit: int, actual: int) -> Problem:
+def _too_large(setting: str, limit: int, actual: int) -> Problem:
     return Problem(
         413,
-        f"body: at most {limit} bytes (setting gateway.max_body_bytes), got {actual}",
+        f"body: at most {limit} bytes (setting gateway.{setting}), got {actual}",
         field="body",
         limit=limit,
         value=actual,
