@@ -73,6 +73,15 @@ def test_folders_have_their_own_and_nothing_outside_is_read(tmp_path: Path) -> N
     assert [(each.folder, each.file, each.text) for each in found] == [("api", "api/AGENTS.md", "Use tabs.")]
 
 
+def test_more_folders_than_one_answer_holds_are_told_of(tmp_path: Path) -> None:
+    for number in range(6):
+        (tmp_path / f"f{number}").mkdir()
+        (tmp_path / f"f{number}" / "AGENTS.md").write_text("x" * MAX_BYTES)
+    found = instructions_below(tmp_path, [f"f{number}" for number in range(6)])
+    assert [each.text.startswith("xxx") for each in found] == [True] * 4 + [False] * 2
+    assert "AGENTS.md is not shown: with others it has more than 131,072 bytes." in found[4].text
+
+
 @pytest.mark.process
 async def test_a_question_for_folders_or_the_environment_is_answered_as_json(tmp_path: Path) -> None:
     work = tmp_path / "work"

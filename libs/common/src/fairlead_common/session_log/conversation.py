@@ -8,6 +8,7 @@ from fairlead_common.protocol.content import ContentBlock, Message, TextBlock, U
 LeftOut = Literal["all", "images"]  # of a message that the model could not take
 
 HOOK_SENDER: Final = "hook:"  # before the name of the hook that added a message
+INSTRUCTIONS: Final = "AGENTS.md"  # stands for a hook's name with instructions of folders
 SUMMARY_SENDER: Final = "summary"  # of the messages that hold summaries
 
 _HEADS: Final = {

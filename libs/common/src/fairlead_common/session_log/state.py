@@ -41,7 +41,7 @@ from fairlead_common.protocol.entries import (
     ToolListEntry,
 )
 from fairlead_common.session_log.branch_fold import BranchFold
-from fairlead_common.session_log.conversation import HOOK_SENDER, Item, Run, is_from_hook
+from fairlead_common.session_log.conversation import HOOK_SENDER, INSTRUCTIONS, Item, Run, is_from_hook
 from fairlead_common.session_log.generations import DELETE
 from fairlead_common.session_log.rules import (
     PARKED_OUTCOMES,
@@ -196,9 +196,10 @@ class SessionState(BranchFold):
         if isinstance(entry, HookDecisionEntry):
             self.hook_decisions[entry.call_id] = entry
             return
-        self.has_hook_context = True
         for said in entry.messages:
-            self.hook_chars += len(said.text)
+            if said.hook != INSTRUCTIONS:  # those are no answers of hooks
+                self.has_hook_context = True
+                self.hook_chars += len(said.text)
             content: list[ContentBlock] = [TextBlock(text=f"[{said.hook}] {said.text}")]
             sender = f"{HOOK_SENDER}{said.hook}"
             message = UserMessage(content=content, source="system", sender=sender, untrusted=said.untrusted)

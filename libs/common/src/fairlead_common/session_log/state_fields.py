@@ -25,7 +25,7 @@ from fairlead_common.protocol.entries import (
     ToolListEntry,
 )
 from fairlead_common.protocol.messages import PromptOptions
-from fairlead_common.session_log.conversation import Item, LeftOut, Run
+from fairlead_common.session_log.conversation import Item, LeftOut, Run, is_said
 from fairlead_common.session_log.rules import Continuation, continuation, is_unfinished
 from fairlead_common.session_log.settings import Settings
 from fairlead_common.session_log.spending import Spending
@@ -256,7 +256,7 @@ class StateFields(Settings):
     def user(self) -> str:
         """Who wrote what the model answers now, as the gateway knows them; empty: nobody in particular."""
         messages = (item.message for item in reversed(self.items))
-        said = next((each for each in messages if isinstance(each, UserMessage)), None)
+        said = next((each for each in messages if isinstance(each, UserMessage) and is_said(each)), None)
         return (said.sender or "") if said is not None and said.source != "system" else ""
 
     @property

@@ -258,6 +258,8 @@ class AgentLoop:
     # -- the model -----------------------------------------------------------
 
     async def _call_model(self) -> None:
+        if (noted := await self._turn.folder_instructions(self._state.agent, self._profile)) is not None:
+            await self._owner.append(noted)
         if (added := await collect(self._hooks, self._state)) is not None:
             await self._owner.append(added)
         if not isinstance(self._next_step(), CallModel):

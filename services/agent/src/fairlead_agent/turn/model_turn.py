@@ -16,22 +16,23 @@ from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.run_choices import chosen_model, chosen_thinking
 from fairlead_agent.tools.arguments import Json
 from fairlead_agent.tools.catalog import Catalog
-from fairlead_agent.tools.placement import WorkspacePlaces, boundary
+from fairlead_agent.tools.placement import Boundary, WorkspacePlaces, boundary
 from fairlead_agent.tools.session_tools import SessionTools
 from fairlead_agent.tools.tool_lists import ToolList, encode_list
 from fairlead_agent.turn import left_out
 from fairlead_agent.turn.context import BYTES_PER_TOKEN, CONTINUE, View, begun_ms
 from fairlead_agent.turn.environment import SessionEnvironment
 from fairlead_agent.turn.fallbacks import may_pass_on, models_of, notice, to_tell
+from fairlead_agent.turn.folder_instructions import FolderInstructionNotes
 from fairlead_agent.turn.inbox import Inbox, note
 from fairlead_agent.turn.streamed_reply import StreamedReply
 from fairlead_agent.turn.streamed_request import StreamedRequest
-from fairlead_agent.turn.system_prompt import opening, system_prompt
+from fairlead_agent.turn.system_prompt import NOT_READ_REMOTELY, opening, system_prompt
 from fairlead_common.config import AgentConfig
 from fairlead_common.config.sandbox_kinds import attributes
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.protocol.content import AssistantMessage
-from fairlead_common.protocol.entries import CustomEntry, MessageEntry, Placement
+from fairlead_common.protocol.entries import CustomEntry, HookContextEntry, MessageEntry, Placement
 from fairlead_common.protocol.events import Retry, TurnStart
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.service.live_config import LiveConfig
@@ -62,6 +63,7 @@ class ModelTurn:
         self._config = config
         self._tools = SessionTools(owner, catalog)
         self._environment = SessionEnvironment(owner, catalog)
+        self._folders = FolderInstructionNotes(owner, catalog)
         self._tools_size: tuple[ToolList, int] = ((), 0)  # of the last request
         self._inbox = Inbox(catalog, self._object)
         self._streaming: StreamedRequest | None = None
@@ -204,6 +206,20 @@ class ModelTurn:
             return ""
         return await self._catalog.file(place, name)
 
+    async def folder_instructions(self, agent: str, profile: AgentConfig) -> HookContextEntry | None:
+        """Instructions of folders that the model has used files of, which it was not shown yet."""
+        if not self._folders.used():
+            return None
+        try:
+            place = await self._places.of(self._owner, agent, profile)
+        except NotFoundError:
+            return None
+        within = boundary(self._owner.session, agent, profile, self._state.sandbox)
+        sandbox = attributes(within.sandbox, self._catalog.announced(place.host))
+        if within.access == "none" or sandbox.is_remote:
+            return None
+        return await self._folders.new(place, (place.workspace, sandbox.workspace))
+
     @property
     def _run_id(self) -> str:
         return self._state.run.run_id if self._state.run else ""
@@ -282,14 +298,18 @@ class ModelTurn:
         call_s = self._config.current.tools.timeout_s
         environment, instructions = await asyncio.gather(
             self._environment.of(place, within, profile, call_s),
-            self._instructions(place),
+            self._instructions(place, within),
         )
         self._tools.environment = environment
         begun = begun_ms(self._state.items)
         return opening(environment.text, self._state.work(profile.work_mode), instructions, begun)
 
-    async def _instructions(self, place: Placement | None) -> str | None:
-        return await self._catalog.instructions(place) if place else ""
+    async def _instructions(self, place: Placement | None, within: Boundary) -> str | None:
+        if place is None:
+            return ""
+        if attributes(within.sandbox, self._catalog.announced(place.host)).is_remote:
+            return NOT_READ_REMOTELY
+        return await self._catalog.instructions(place)
 
     def _size_of(self, tools: ToolList) -> int:
         """Bytes of the list as JSON."""

@@ -21,6 +21,9 @@ NOT_READ: Final = (
     "[It is not known whether the workspace has an AGENTS.md: its host did not answer in time. Look for one "
     "before you change anything.]"
 )
+NOT_READ_REMOTELY: Final = (
+    "[AGENTS.md files of a remote machine are not read for you. Look for them before you change anything.]"
+)
 _DAY_MS: Final = 86_400_000
 # No name of a tool stands in these: which ones there are changes from session to session.
 _WORK_MODES: Final = frozenset(get_args(WorkMode)) - {""}

@@ -14,6 +14,7 @@ from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedErr
 
 FILES: Final = ("AGENTS.md", "CLAUDE.md")
 MAX_BYTES: Final = 32 * 1024
+MAX_ALL_BYTES: Final = 128 * 1024  # of all folders that one question names
 _PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO})
 _MISSING: Final = os.strerror(errno.ENOENT)
 
@@ -39,11 +40,17 @@ def instructions_below(workspace: Path, folders: Sequence[str]) -> list[FolderIn
     """
     root = Root(str(workspace))
     found = []
+    left_bytes = MAX_ALL_BYTES
     try:
         for folder in folders:
             for name in FILES:
                 path = f"{folder}/{name}"
                 if (text := _read(root, path)) is not None:
+                    left_bytes -= len(text.encode())
+                    if left_bytes < 0:
+                        text = _note(
+                            name, f"is not shown: with others it has more than {MAX_ALL_BYTES:,} bytes"
+                        )
                     found.append(FolderInstructions(folder=folder, file=path, text=text))
                     break
     finally:

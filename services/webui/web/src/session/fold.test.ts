@@ -240,6 +240,9 @@ describe("approvals", () => {
     const added = { type: "hook_context", id: "h1", seq: 3, messages: [{ hook: "notes", text: "red build" }] } as const;
     const view = foldAll([runStart(1), calls(2, "a1", "c1"), { ...added, messages: [...added.messages] }]);
     expect(view.items.at(-1)).toMatchObject({ kind: "note", text: "notes: red build" });
+    const rules = { hook: "AGENTS.md", text: "api/AGENTS.md holds for api/ and everything below:\n\nUse tabs." };
+    const given = foldAll([runStart(1), calls(2, "a1", "c1"), { ...added, messages: [rules] }]);
+    expect(given.items.at(-1)).toMatchObject({ kind: "note", text: "The model was given api/AGENTS.md" });
   });
 
   it.each(["truncated", "asleep"] as const)("show a run that ended %s", (outcome) => {

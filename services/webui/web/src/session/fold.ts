@@ -135,7 +135,7 @@ function foldOne(next: View, entry: Entry): View {
       return silent ? next : withCall(next, entry.call_id, (call) => ({ ...call, hook: entry }));
     }
     case "hook_context": {
-      const said = entry.messages.map((message) => `${message.hook}: ${message.text}`).join("\n");
+      const said = entry.messages.map(saidByHook).join("\n");
       return withNote(next, entry, said);
     }
     case "session_info":
@@ -337,4 +337,10 @@ function queued(entry: QueuedEntry): Queued {
   const { text, images, files } = contentOf(entry.content);
   const names = [...images.map((image) => image.name ?? "picture"), ...files.map((file) => file.name)];
   return { id: entry.id, kind: entry.kind, text, files: names, key: entry.key ?? null };
+}
+
+/** What a hook added; of instructions of a folder only which, since they are long and the file is at hand. */
+function saidByHook(message: Extract<Entry, { type: "hook_context" }>["messages"][number]): string {
+  if (message.hook === "AGENTS.md") return `The model was given ${message.text.split(" holds for ")[0] ?? "AGENTS.md"}`;
+  return `${message.hook}: ${message.text}`;
 }

@@ -1,0 +1,118 @@
+"""AGENTS.md of folders: given once, when the model first uses a file below, the same bytes for ever."""
+
+from typing import Any
+
+import pytest
+
+from fairlead_agent.models.interface import Finish, Piece, ToolCallPiece
+from fairlead_agent.session.log_readers import LogReaders
+from fairlead_agent.turn.folder_instructions import folders_of
+from fairlead_common.protocol.content import AssistantMessage
+from fairlead_common.protocol.entries import HookContextEntry, MessageEntry
+from fairlead_common.protocol.ids import new_id
+from tests.support.memory_model import text
+from tests.support.memory_world import MemoryWorld
+
+API = "api/AGENTS.md holds for api/ and everything below:\n\nUse tabs."
+
+
+@pytest.fixture(autouse=True)
+def all_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No one is asked in memory."""
+    monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind in (1, "tool_list", "hook_context"))
+
+
+def call(name: str, argument: str, value: str) -> list[Piece]:
+    return [ToolCallPiece(0, f'{{"{argument}": "{value}"}}', new_id(), name), Finish("tool_use")]
+
+
+async def added(w: MemoryWorld) -> list[str]:
+    entries = [entry for entry in await w.log("a") if isinstance(entry, HookContextEntry)]
+    return [message.text for entry in entries for message in entry.messages]
+
+
+async def run(w: MemoryWorld, count: int, *answers: list[Piece]) -> None:
+    w.mind.answers += [*answers, text("done")]
+    await w.say("a", "go on")
+    assert (await w.run_end("a", count)).outcome == "completed"
+
+
+def shown(w: MemoryWorld, request: int = -1) -> int:
+    """How often a request shows them."""
+    return str(w.mind.requests[request]).count("Use tabs.")
+
+
+async def test_they_are_given_once_after_the_first_use_of_a_file_below(w: MemoryWorld) -> None:
+    w.files["api/AGENTS.md"] = b"Use tabs.\n"
+    await w.agent()
+    await run(w, 1, call("read", "path", "docs/a.md"), call("read", "path", "api/v2/a.py"))
+    assert [shown(w, number) for number in range(3)] == [0, 0, 1]
+    await run(w, 2, call("read", "path", "api/b.py"), call("bash", "command", "cat api/v2/c.py"))
+    assert await added(w) == [API]
+    assert shown(w) == 1
+    assert w.asked_folders == [["docs", "docs/a.md"], ["api", "api/v2", "api/v2/a.py"], ["api/b.py"], [
+        "api/v2/c.py"
+    ]]  # fmt: skip
+
+
+async def test_a_worker_that_takes_over_shows_the_same_bytes_and_asks_for_no_second_copy(
+    w: MemoryWorld,
+) -> None:
+    w.files["api/AGENTS.md"] = b"Use tabs.\n"
+    first = await w.agent()
+    await run(w, 1, call("read", "path", "api/a.py"))
+    before = w.mind.requests[-1]
+    await first.kill()
+    w.files["api/AGENTS.md"] = b"Use tabs. And semicolons."
+    await w.agent("agent-2")
+    await run(w, 2, call("read", "path", "api/b.py"))
+    assert w.mind.requests[-1][: len(before)] == before
+    assert await added(w) == [API]
+
+
+async def test_a_host_that_does_not_know_yet_is_asked_again_before_the_next_request(
+    w: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w.files["api/AGENTS.md"] = b"Use tabs.\n"
+    answer = w._answer
+    unanswered: list[Any] = []
+
+    def later(query: Any, found: bytes) -> bytes:
+        if query.folders and not unanswered:
+            unanswered.append(query)
+            return b"Be brief."  # as an earlier version
+        return answer(query, found)
+
+    monkeypatch.setattr(w, "_answer", later)
+    await w.agent()
+    await run(w, 1, call("read", "path", "api/a.py"), call("read", "path", "api/a.py"))
+    assert [shown(w, number) for number in range(3)] == [0, 0, 1]
+
+
+async def test_a_person_who_asked_stays_the_one_whose_usage_it_is(w: MemoryWorld) -> None:
+    w.files["api/AGENTS.md"] = b"Use tabs.\n"
+    await w.agent()
+    w.mind.answers += [call("read", "path", "api/a.py"), text("done")]
+    await w.say("a", "go on", sender="ann")
+    await w.run_end("a")
+    replies = [
+        entry.user
+        for entry in await w.log("a")
+        if isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage)
+    ]
+    assert (replies, await added(w)) == (["ann", "ann"], [API])
+
+
+@pytest.mark.parametrize(
+    ("paths", "folders"),
+    [
+        (["a.py"], ["a.py"]),
+        (["x/y/a.py", "x/b.py"], ["x", "x/y", "x/b.py", "x/y/a.py"]),
+        (["./x/a.py", "x//b.py", "x/../z/c"], ["x", "z", "x/a.py", "x/b.py", "z/c"]),
+        (["/home/me/p/x/a.py", "/workspace/q/b"], ["x", "q", "x/a.py", "q/b"]),
+        (["/etc/passwd", "../out/a", "~/b", "/home/me/pp/a", ".", "/home/me/p", "a\0b/c"], []),
+        (["node_modules/x/a.js", "y/.git/config", "z/.venv/lib/a.py"], []),
+    ],
+)
+def test_folders_of_paths_are_those_below_the_workspace(paths: list[str], folders: list[str]) -> None:
+    assert folders_of(paths, ["/home/me/p", "/workspace"]) == folders
