@@ -10,6 +10,7 @@ from fairlead_agent.budget.ledger import Ledgers
 from fairlead_agent.hooks.followup import HookFollowUp
 from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.models.key_pool import KeyPool
+from fairlead_agent.models.reached import ReachedProviders
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.ownership.sweeper import Sweeper
 from fairlead_agent.policy.grants import Grants
@@ -46,7 +47,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
     stored = StoredCredentials(bus, AGENT_RECIPIENT, _sealing_pair())
     stored.on_value(held_keys.hold)
     await stored.load()
-    registry = Registry(config, stored=stored, pool=KeyPool(bus))
+    registry = Registry(config, stored=stored, pool=KeyPool(bus), reached=ReachedProviders(bus))
     stored.on_change(registry.drop_old_keys)
     ledgers = Ledgers(bus)
     grants = Grants(bus)

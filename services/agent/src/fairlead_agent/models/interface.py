@@ -156,6 +156,7 @@ class ModelError(FairleadError):
         code: the reason for programs, one of those of `RunEndEntry.error_code`; by default that of the kind.
         refused: what of the request the provider will never take; empty: nothing in particular.
         uncertain: the provider may have worked on the request, and may charge for it.
+        unreached: there is no connection to its address, or nothing at its path.
     """
 
     def __init__(
@@ -167,6 +168,7 @@ class ModelError(FairleadError):
         code: str = "",
         refused: RefusedPart = "",
         uncertain: bool = False,
+        unreached: bool = False,
     ) -> None:
         super().__init__(text)
         self.kind: ErrorKind = kind
@@ -174,6 +176,7 @@ class ModelError(FairleadError):
         self.refused: RefusedPart = "input" if kind == "overflow" else refused
         self.retry_after_s = retry_after_s
         self.uncertain = uncertain
+        self.unreached = unreached
 
 
 class ModelBackend(Protocol):

@@ -103,6 +103,9 @@ class ProviderHttp:
             ) as response:
                 if response.status != 200:
                     raw = await response.content.read(_ERROR_BYTES)
+                    if response.status == 404 and not _is_told(raw):
+                        text = f"HTTP 404 from {self.host}: there is nothing at {response.url.path}"
+                        raise ModelError("fatal", text, unreached=True)
                     raise refusal(response.url.host, response.status, raw, response.reason, response.headers)
                 if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
                     yield [await response.read(), DONE]  # a server that does not stream
@@ -112,7 +115,9 @@ class ProviderHttp:
         except _FAILURES as error:
             text = str(error) or type(error).__name__
             sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-            raise ModelError("retryable", f"{self.url}: {text}", uncertain=sent) from error
+            raise ModelError(
+                "retryable", f"{self.url}: {text}", uncertain=sent, unreached=not sent
+            ) from error
 
     def _session(self) -> aiohttp.ClientSession:
         if self._http is None:
@@ -175,6 +180,15 @@ def refusal(
         code=code,
         retry_after_s=told_wait_s(shown) if wait_s is None else wait_s,
     )
+
+
+def _is_told(raw: bytes) -> bool:
+    """Whether an answer is an error in the words of a provider, and not of whatever else is at an address."""
+    try:
+        error = msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return False
+    return isinstance(error, dict) and ("error" in error or "message" in error)
 
 
 def error_told(error: object) -> tuple[str, str, int | None]:

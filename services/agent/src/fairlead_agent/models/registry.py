@@ -15,11 +15,12 @@ from fairlead_agent.models.failed_models import FailedModels
 from fairlead_agent.models.interface import BackEndSetup, ModelBackend, ModelError
 from fairlead_agent.models.key_pool import KeyPool
 from fairlead_agent.models.mending import Mending
+from fairlead_agent.models.reached import ProviderAddress, ReachedProviders
 from fairlead_agent.models.table import ModelFacts
 from fairlead_agent.models.window import Window, window_of
 from fairlead_agent.tools import held_keys
 from fairlead_common.config import AgentConfig, parse_model
-from fairlead_common.config.models import ANTHROPIC_URL, OPENAI_URL, ApiKey, ProviderConfig
+from fairlead_common.config.models import ANTHROPIC_URL, DIRECT_URLS, OPENAI_URL, ApiKey, ProviderConfig
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.service import extensions
 from fairlead_common.service.extensions import ExtensionError
@@ -77,6 +78,7 @@ class Registry:
         environ: where keys with `from_env` are; None: that of this process.
         stored: where keys with `stored` are; None: nowhere.
         pool: which keys rest, of providers with several; None: as this process learns it.
+        reached: which providers have answered; None: as this process learns it.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Registry:
         environ: Mapping[str, str] | None = None,
         stored: StoredCredentials | None = None,
         pool: KeyPool | None = None,
+        reached: ReachedProviders | None = None,
     ) -> None:
         self._config = config
         self._environ = os.environ if environ is None else environ
@@ -92,6 +95,7 @@ class Registry:
         self.failed = FailedModels()
         self._stored = stored
         self._pool = pool or KeyPool(None)
+        self.reached = reached or ReachedProviders(None)
         self._made: dict[str, tuple[ProviderConfig | None, str, ModelBackend]] = {}
         self.discovery = Discovery()
         self._retired: list[tuple[float, str, ModelBackend]] = []
@@ -124,6 +128,21 @@ class Registry:
         key = await self._pool.key_for(backend, keys, session)
         slot = backend if key == keys[0] else f"{backend}#{keys.index(key)}"
         return self._with_key(backend, provider, key, slot), ProviderKey(backend, keys, key)
+
+    def address(self, name: str) -> ProviderAddress | None:
+        """The address of a model's provider that somebody set; None: it is the vendor's own.
+
+        Raises:
+            InvalidInputError: the name has none of the known forms.
+        """
+        models = self._config.current.models
+        backend, _ = parse_model(name, back_ends=models.named)
+        if (provider := models.providers.get(backend)) is not None:
+            field, url = f"models.providers.{backend}.base_url", provider.base_url
+        else:
+            field = f"{backend.upper()}_BASE_URL"
+            url = self._environ.get(field, "") if backend in DIRECT_URLS else ""
+        return ProviderAddress(field, url) if url else None
 
     async def refused(self, key: ProviderKey | None, error: ModelError) -> bool:
         """Take note of a refusal; whether the same request may be sent with another key now."""

@@ -8,6 +8,7 @@ import structlog
 
 from fairlead_agent.models.interface import ModelBackend, ModelError, ModelRequest
 from fairlead_agent.models.mending import MAX_MENDS, mended
+from fairlead_agent.models.reached import wrong_address
 from fairlead_agent.models.registry import Registry
 
 log = structlog.get_logger()
@@ -24,16 +25,44 @@ async def send(
     request: ModelRequest,
     read: Read,
     is_begun: Callable[[], bool],
+    *,
+    is_waited_for: bool = False,
 ) -> None:
     """Have `read` send the request and read its reply.
 
     Args:
         name: of the model. session: whose key is used, where its provider has several.
         is_begun: whether a part of the reply came, or none is wanted any more: it is not sent again.
+        is_waited_for: its provider was away before, and is waited for.
 
     Raises:
-        ModelError: the model does not answer that either.
+        ModelError: the model does not answer that either. A provider that has never answered does not pass.
     """
+    address = registry.address(name)
+    try:
+        await _mended(registry, name, session, request, read, is_begun)
+    except ModelError as error:
+        if address is None:
+            raise
+        if not error.unreached:
+            await registry.reached.note(address)
+            raise
+        passes = error.kind == "retryable" and (is_waited_for or await registry.reached.ever(address))
+        if passes:
+            raise
+        raise wrong_address(address, error) from error
+    if address is not None:
+        await registry.reached.note(address)
+
+
+async def _mended(
+    registry: Registry,
+    name: str,
+    session: str,
+    request: ModelRequest,
+    read: Read,
+    is_begun: Callable[[], bool],
+) -> None:
     mends = registry.mending.of(name)
     for left in reversed(range(MAX_MENDS + 1)):
         try:

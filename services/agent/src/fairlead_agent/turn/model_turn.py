@@ -354,7 +354,16 @@ class ModelTurn:
         async def stream(model: ModelBackend, sent: ModelRequest) -> None:
             await self._stream(model, model_name, sent, reply)
 
-        await send(self._registry, model_name, self._owner.session, request, stream, is_begun)
+        is_waited_for = bool(self._state.provider_away_ms)
+        await send(
+            self._registry,
+            model_name,
+            self._owner.session,
+            request,
+            stream,
+            is_begun,
+            is_waited_for=is_waited_for,
+        )
 
     async def _stream(
         self, model: ModelBackend, model_name: str, request: ModelRequest, reply: StreamedReply
