@@ -32,7 +32,7 @@ from tests.support.nats_server import NatsServer
 from tests.support.scheduler_world import scheduler
 
 EXAMPLES = "12"
-SCHEDULES = "api/(cron|wake|heartbeat|hooks)"
+SCHEDULES = "api/(cron|wake|heartbeat|hooks|prune)"  # the scheduler is asked
 Json = dict[str, Any]
 NAMES = ("0", "00", "a", "A")  # what generators like to begin with
 
@@ -136,6 +136,7 @@ async def test_live_answers_are_as_documented(
         ("POST", "/api/cron/jobs/{job}/run", {"mode": "force"}),
         ("POST", "/api/cron/pause", {"paused": False}),
         ("POST", "/api/wake", {"text": "look"}),
+        ("POST", "/api/prune", {"older_than_s": 1000, "dry_run": True}),
         ("POST", "/api/heartbeat", {}),
         *(
             ("GET", path, None)

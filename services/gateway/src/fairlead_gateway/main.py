@@ -19,6 +19,7 @@ from fairlead_gateway.events.change_hints import ChangeHints
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http.auth import REVOKED, Auth
 from fairlead_gateway.http.server import HttpServer, address_from_environment, public_host_from_environment
+from fairlead_gateway.sessions.retention import Retention
 from fairlead_gateway.sessions.session_index import Index
 from fairlead_gateway.sessions.session_sources import Expiry
 
@@ -50,7 +51,11 @@ async def setup(bus: Bus) -> list[ServicePart]:
         await index.loaded.wait()
         await Expiry(gateway).run(stop)
 
-    return [config.follow, index.follow, change_hints.follow, auth.watch, serve, expire]
+    async def retain(stop: asyncio.Event) -> None:
+        await index.loaded.wait()
+        await Retention(gateway).run(stop)
+
+    return [config.follow, index.follow, change_hints.follow, auth.watch, serve, expire, retain]
 
 
 def auth_file() -> AuthFile:

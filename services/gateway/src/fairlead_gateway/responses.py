@@ -85,6 +85,31 @@ class SessionPage(msgspec.Struct, frozen=True, kw_only=True):
     next: str | None
 
 
+class PrunedSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that is deleted, or would be. `updated_at`: milliseconds since 1970, UTC."""
+
+    id: str
+    title: str
+    agent: str
+    updated_at: int
+    archived: bool
+
+
+class Pruned(msgspec.Struct, frozen=True, kw_only=True):
+    """Old sessions whose deletion was asked for, oldest first.
+
+    Fields:
+        dry_run: nothing was asked for.
+        kept: how many are as old and stay, by the reason.
+        left: how many more are to go: ask again.
+    """
+
+    sessions: list[PrunedSession]
+    dry_run: bool
+    kept: dict[str, int]
+    left: int
+
+
 class Deleting(msgspec.Struct, frozen=True, kw_only=True):
     """The deletion is stored and still under way."""
 

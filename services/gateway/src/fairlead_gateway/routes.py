@@ -21,6 +21,7 @@ from fairlead_gateway.sessions import (
     branches,
     compactions,
     prompts,
+    retention,
     run_retry,
     session_lookup,
     session_moves,
@@ -138,6 +139,17 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
                 "`true`: only archived ones, `false`: none of them; default: `all` with `q`, else `false`",
             ),
         ),
+    ),
+    Operation(
+        "POST",
+        "/api/prune",
+        retention.prune,
+        "delete the sessions in which nothing has happened for a time",
+        {200: responses.Pruned},
+        body=retention.PruneBody,
+        problems=(507,),
+        details="Not those that are pinned, at work, wait for a person or a provider, or that heartbeats, "
+        "triggers or jobs use; not those of single API calls and runs, which expire by themselves.",
     ),
     Operation(
         "GET", "/api/sessions/{session}", session_lookup.get, "one session", {200: Session}, problems=(404,)

@@ -8,6 +8,8 @@ import click
 
 from fairlead.options import JSON, THINKING, URL
 
+_LONGEST_S = 3_153_600_000.0  # a hundred years
+
 LEAF = click.option(
     "--leaf", metavar="ENTRY", help="Id of the last message as you know it: do nothing if it is another now."
 )
@@ -127,6 +129,57 @@ def rm(session: tuple[str, ...], url: str | None) -> None:
     for one in session:
         client.patiently("DELETE", f"/api/sessions/{quote(one, safe='')}", patience_s=3.0)
         click.echo(f"deleted {one}", err=True)
+
+
+@sessions.command("prune")
+@click.option(
+    "--older-than", required=True, metavar="TIME", help="Without a change for so long: 30d, 12h, 2w."
+)
+@click.option("--archived", is_flag=True, help="Only archived sessions.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
+@JSON
+@URL
+def prune(older_than: str, archived: bool, dry_run: bool, as_json: bool, url: str | None) -> None:
+    """Delete sessions in which nothing has happened for a time, with their whole history.
+
+    Pinned sessions stay, those that work or wait, and those that heartbeats, triggers and jobs use.
+    """
+    from fairlead.access import open_client
+
+    wanted = {
+        "older_than_s": _seconds(older_than),
+        "dry_run": dry_run,
+        **({"archived": True} if archived else {}),
+    }
+    client = open_client(url)
+    part = client.patiently("POST", "/api/prune", wanted, patience_s=3.0)
+    found = part["sessions"]
+    while part["left"] and part["sessions"] and not dry_run:
+        part = client.patiently("POST", "/api/prune", wanted, patience_s=3.0)
+        found += part["sessions"]
+    if as_json:
+        click.echo(json.dumps({**part, "sessions": found}))
+        return
+    for each in found:
+        text = f"{each['id']:26}  {_when(each['updated_at'])}  {each['agent']:8}  {_line(each['title'], 60)}"
+        click.echo(text.rstrip())
+    what = "would be deleted" if dry_run else "deleted"
+    click.echo(f"{len(found) + (part['left'] if dry_run else 0)} {what}", err=True)
+    for why, count in sorted(part["kept"].items()):
+        click.echo(f"{count} kept: {why}", err=True)
+
+
+def _seconds(text: str) -> float:
+    """A time in words such as `30d`, in seconds."""
+    unit = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}.get(text[-1:])
+    try:
+        seconds = float(text[:-1]) * unit if unit else 0.0
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _LONGEST_S:
+        text = f"must be a number with m, h, d or w, such as 30d, and at most 100 years, got {text!r}"
+        raise click.BadParameter(text, param_hint="--older-than")
+    return seconds
 
 
 @sessions.command("move")

@@ -8,6 +8,7 @@ from fairlead_common.config.cron import HeartbeatConfig
 from fairlead_common.config.part import ConfigPart, Count, Positive
 from fairlead_common.config.policy import Rules
 from fairlead_common.config.sandboxes import SandboxChoice
+from fairlead_common.config.sessions import Days
 from fairlead_common.protocol.messages import ThinkingLevel, WorkMode
 
 Mode = Literal["safe", "ask", "allow-all"]
@@ -59,6 +60,8 @@ class AgentConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
         work_mode: `plan` and `review` leave an agent what reads and searches, `implement`, `bugfix` and
             empty all of its tools.
         allow, ask, deny: rules, see `Rules`.
+        retention_days: its sessions are deleted when nothing has happened in them for so long; 0: never;
+            unset: as `sessions.retention_days` says.
         pool, labels: where its workspace may be placed when `host` is empty.
         workspace_kind: `folder` (kept), `scratch` (empty, one for each session), `clone` or `worktree`
             (of the git repository `repository`, one for each session).
@@ -92,6 +95,7 @@ class AgentConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_run_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
     budget: BudgetConfig = BudgetConfig()
     approval_timeout_s: Positive = 604_800.0
+    retention_days: Days | None = None
     heartbeat: HeartbeatConfig = HeartbeatConfig()
 
     @property

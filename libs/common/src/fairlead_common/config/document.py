@@ -25,6 +25,7 @@ from fairlead_common.config.openapi import OpenApi
 from fairlead_common.config.part import ConfigPart, Extensions, Positive
 from fairlead_common.config.policy import PolicyConfig, check_layer, check_policy
 from fairlead_common.config.sandboxes import SandboxesConfig, check_kind, check_names
+from fairlead_common.config.sessions import SessionsConfig
 from fairlead_common.config.web import WebConfig
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import check_id
@@ -88,6 +89,15 @@ class Config(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gateway: GatewayConfig = GatewayConfig()
     cron: CronConfig = CronConfig()
     hooks: Hooked = {}
+    sessions: SessionsConfig = SessionsConfig()
+
+    def retention_days(self, agent: str, *, archived: bool) -> float:
+        """Days without a change after which a session of this agent is deleted; 0: never."""
+        if archived and self.sessions.archived_retention_days is not None:
+            return self.sessions.archived_retention_days
+        profile = self.agents.get(agent)
+        own = profile.retention_days if profile is not None else None
+        return self.sessions.retention_days if own is None else own
 
     def agent(self, name: str) -> AgentConfig | None:
         """The profile of this name, with the default model filled in."""

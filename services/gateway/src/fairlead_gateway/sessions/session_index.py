@@ -207,6 +207,11 @@ class Index:
         old = [name for name, of in self._source.items() if of == source and self._updated[name] < moment]
         return [name for name in old if _decoder.decode(self._sessions[name]).status == "idle"]
 
+    def ordinary_unchanged_since(self, moment: int) -> list[SessionSummary]:
+        """Ordinary sessions that were last changed before `moment`, oldest first."""
+        old = self._order[: bisect.bisect_left(self._order, (moment, ""))]
+        return [_decoder.decode(self._sessions[name]) for _, name in old if name not in self._source]
+
     def approvals(self, session: str | None) -> list[ApprovalSummary]:
         """Pending approvals, of one session or of all, oldest first."""
         found = (a for a in self._approvals.values() if session is None or a.session == session)

@@ -96,23 +96,35 @@ class Expiry:
                 log.warning("session_not_expired", session=session, error=str(error))
 
     async def _delete(self, session: str, limit: int) -> None:
-        everything = subjects.session_all(session)
-        last = await self._gateway.bus.last(subjects.SESSIONS, everything)
-        if last is None or not 0 < _stored_at(last) < limit or not await self._gateway.exists(session):
-            return
-        try:
-            await self._gateway.bus.append(
-                subjects.SESSIONS,
-                subjects.mail(session, "notice", "delete"),
-                msgspec.json.encode({"sender": "expiry"}),
-                record_id=new_id(),
-                expected=0,
-                fence=(everything, last.seq),
-                point="gateway.delete",
-            )
-        except WrongSequenceError:
-            return  # something happened in it just now
-        log.info("session_expired", session=session)
+        if await delete_unchanged(self._gateway, session, limit, "expiry"):
+            log.info("session_expired", session=session)
+
+
+async def delete_unchanged(gateway: Gateway, session: str, limit: int, sender: str) -> bool:
+    """Ask for the deletion of a session, if nothing was stored of it since `limit`, by the server's clock.
+
+    Of several that ask at once one is told True. Nothing is asked if something happens in it meanwhile.
+
+    Args:
+        limit: milliseconds since 1970.
+    """
+    everything = subjects.session_all(session)
+    last = await gateway.bus.last(subjects.SESSIONS, everything)
+    if last is None or not 0 < _stored_at(last) < limit or not await gateway.exists(session):
+        return False
+    try:
+        await gateway.bus.append(
+            subjects.SESSIONS,
+            subjects.mail(session, "notice", "delete"),
+            msgspec.json.encode({"sender": sender}),
+            record_id=new_id(),
+            expected=0,
+            fence=(everything, last.seq),
+            point="gateway.delete",
+        )
+    except WrongSequenceError:
+        return False  # something happened in it just now
+    return True
 
 
 def _stored_at(record: Record) -> int:

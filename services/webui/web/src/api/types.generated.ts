@@ -1462,6 +1462,44 @@ export interface ProviderItems {
   items: unknown[];
 }
 
+/**
+ * Which sessions are to go.
+ *
+ * Fields:
+ *     older_than_s: seconds without a change.
+ *     archived: true: only archived ones, false: none of them.
+ *     dry_run: tell which, and delete none.
+ */
+export interface PruneBody {
+  older_than_s: number;
+  archived?: boolean | null;
+  dry_run?: boolean;
+}
+
+/**
+ * Old sessions whose deletion was asked for, oldest first.
+ *
+ * Fields:
+ *     dry_run: nothing was asked for.
+ *     kept: how many are as old and stay, by the reason.
+ *     left: how many more are to go: ask again.
+ */
+export interface Pruned {
+  sessions: PrunedSession[];
+  dry_run: boolean;
+  kept: Record<string, number>;
+  left: number;
+}
+
+/** A session that is deleted, or would be. `updated_at`: milliseconds since 1970, UTC. */
+export interface PrunedSession {
+  id: string;
+  title: string;
+  agent: string;
+  updated_at: number;
+  archived: boolean;
+}
+
 /** Queued items: `item` was accepted, or `items` were dropped. */
 export interface QueueUpdate {
   type: "queue_update";

@@ -1,4 +1,4 @@
-"""The title that a cheap model writes, in a whole Fairlead: live in list and events, also after a kill."""
+"""Titles that a cheap model writes, and old sessions that go, in a whole Fairlead."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -73,3 +73,22 @@ def test_after_a_kill_the_title_is_asked_for_once_more_and_the_prompt_is_answere
     until(lambda: title(up, session) == "Counting sheep", "no title")
     asked = [each for each in up.entries(session) if each.get("name") == "title_requested"]
     assert len(asked) == 2
+
+
+def test_old_sessions_are_pruned_on_the_command_line(up: FairleadUp) -> None:
+    old, pinned = (up.ask(f'id={name} answer="words"')["session"] for name in ("R1", "R2"))
+    up.api("PATCH", f"/api/sessions/{pinned}", {"pinned": True})
+    until(lambda: title(up, old) and title(up, pinned), "not listed")
+    time.sleep(0.5)
+    nothing = up.cli("sessions", "prune", "--older-than", "30d")
+    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "0 deleted\n")
+    shown = up.cli("sessions", "prune", "--older-than", "0.001m", "--dry-run")
+    assert (old in shown.stdout, pinned in shown.stdout) == (True, False), shown
+    assert "1 kept: pinned" in shown.stderr
+    assert title(up, old)
+    done = up.cli("sessions", "prune", "--older-than", "0.001m")
+    assert (done.returncode, old in done.stdout) == (0, True), done
+    until(lambda: not title(up, old), "not deleted")
+    assert title(up, pinned)
+    wrong = up.cli("sessions", "prune", "--older-than", "soon")
+    assert (wrong.returncode, "--older-than" in wrong.stderr) == (2, True)
