@@ -18,6 +18,7 @@ from fairlead_common.protocol.content import AssistantMessage, ToolOutcome, User
 from fairlead_common.protocol.entries import ApprovalRequestEntry, MessageEntry, RunEndEntry
 from fairlead_common.protocol.messages import Decision, ToolCall
 from fairlead_common.received import Delivery
+from fairlead_common.service.process import register
 from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer, free_port
 from tests.support.scheduler_world import ask, at, log_of, mail, runs, scheduler, slots, turn_job
@@ -53,6 +54,7 @@ async def test_an_isolated_run_happens_in_its_own_session_and_tells_the_main_one
 async def test_job_that_runs_again_and_again_in_one_session_never_fills_its_window(
     w: World, nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    await register(bus, "agent", {})  # announces that summaries are read
     window: dict[str, object] = {"agents.main.context_window": 6500}
     async with agent_service(nats_server, monkeypatch, settings=window), scheduler(nats_server, monkeypatch):
         job = await add(bus, turn_job("say 1500 tokens", schedule={"kind": "every", "everyMs": 86_400_000}))
