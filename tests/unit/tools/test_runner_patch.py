@@ -170,8 +170,9 @@ def test_plain_diff_finds_the_place_nearest_to_its_line(work: Workspace) -> None
 
 
 def test_text_that_is_no_patch_says_what_one_is(work: Workspace) -> None:
-    assert work.says("apply_patch", patch="hello") == (
-        "patch: must begin with '*** Begin Patch', or be a unified diff"
+    said = work.says("apply_patch", patch="hello")
+    assert said.startswith(
+        "patch: must begin with '*** Begin Patch', or be a unified diff. Next: apply_patch"
     )
     assert "must end with" in work.says("apply_patch", patch="*** Begin Patch\n*** Add File: x\n+x")
 

@@ -29,7 +29,9 @@ def test_read_numbers_lines_and_goes_on_where_it_is_told(work: Workspace) -> Non
         "line 1",
         "[There is more: lines 1 to 1 are shown. Continue with offset=2.]",
     ]
-    assert work.says("read", path="f", offset=11) == "offset: f has 10 lines, got 11"
+    assert work.says("read", path="f", offset=11) == (
+        'offset: f has 10 lines, got 11. Next: read {"path": "f", "offset": 1}'
+    )
 
 
 def test_read_stops_at_its_caps(work: Workspace) -> None:
@@ -45,12 +47,14 @@ def test_read_stops_at_its_caps(work: Workspace) -> None:
 
 def test_read_of_what_is_no_text(work: Workspace) -> None:
     work.file("binary", b"\x7fELF\0\0\0")
-    assert work.says("read", path="binary") == "binary: is a binary file of 7 bytes"
+    assert work.says("read", path="binary") == (
+        'binary: is a binary file of 7 bytes. Next: bash {"command": "file binary"}'
+    )
     work.file("latin", b"caf\xe9\r\n")
     assert work.says("read", path="latin") == "     1\tcaf\ufffd"
     work.file("empty", b"")
     assert work.says("read", path="empty") == "empty is empty."
-    assert work.says("read", path="missing") == "missing: No such file or directory"
+    assert work.says("read", path="missing") == 'missing: No such file or directory. Next: ls {"path": "."}'
 
 
 PICTURES = {
@@ -95,7 +99,10 @@ def edits(*pairs: tuple[str, str]) -> list[dict[str, object]]:
 def test_edit_makes_all_edits_and_shows_the_difference(work: Workspace) -> None:
     work.file("f", "".join(f"{n}\n" for n in range(1, 31)))
     outcome = work.run("edit", path="f", edits=edits(("10\n", "ten\n"), ("ten\n11\n", "ten\n")))
-    assert outcome["content"][0]["text"] == "Edited f: 2 replacements."
+    assert outcome["content"][0]["text"] == (
+        "Edited f: 2 replacements.\n     7\t7\n     8\t8\n     9\t9\n    10\tten\n"
+        "    11\t12\n    12\t13\n    13\t14"
+    )
     assert outcome["details"]["diff"] == (
         "--- f\n+++ f\n@@ -7,8 +7,7 @@\n 7\n 8\n 9\n-10\n-11\n+ten\n 12\n 13\n 14\n"
     )
@@ -104,12 +111,12 @@ def test_edit_makes_all_edits_and_shows_the_difference(work: Workspace) -> None:
 def test_edit_that_does_not_fit_changes_nothing_and_says_how_often(work: Workspace) -> None:
     path = work.file("f", "a\nb\na\n")
     said = work.says("edit", path="f", edits=edits(("b", "c"), ("x", "y")))
-    assert said.startswith("edits[1].old_text: found 0 times in f;")
+    assert said.startswith("edits[1].old_text: found 0 times in f. No edit was made.")
     said = work.says("edit", path="f", edits=edits(("a", "c")))
     assert said.startswith("edits[0].old_text: found 2 times in f (lines 1, 3);")
     assert path.read_text() == "a\nb\na\n"
     every = [{"old_text": "a", "new_text": "c", "replace_all": True}]
-    assert work.says("edit", path="f", edits=every) == "Edited f: 2 replacements."
+    assert work.says("edit", path="f", edits=every).startswith("Edited f: 2 replacements.\n")
     assert path.read_text() == "c\nb\nc\n"
 
 

@@ -9,6 +9,7 @@ from fairlead_common.protocol.content import TextBlock, ToolResultMessage
 from fairlead_common.protocol.entries import SessionInfoEntry
 from fairlead_common.protocol.messages import ExecutorInfo
 from fairlead_common.protocol.notices import MoveSession, UpdateSession
+from fairlead_tools.specs import BUILT_IN
 from tests.support.agent_world import HOST, SPECS
 from tests.support.memory_world import MemoryWorld
 
@@ -53,3 +54,16 @@ async def test_a_call_that_was_allowed_in_another_sandbox_does_not_run(w: Memory
     assert status == "denied"
     assert "differs from what that person was shown" in words
     assert w.calls == []
+
+
+async def test_a_call_that_another_agents_tool_would_take_is_shown_as_it_will_run(w: MemoryWorld) -> None:
+    w.specs = BUILT_IN
+    await w.heartbeat()
+    await w.agent(settings=ASK)
+    await w.say("a", 'op=P1 steps=1 tool=Shell args={"cmd":["bash","-lc","make"],"timeout":"5000"}')
+    request = await w.approval("a")
+    assert (request.tool, request.arguments) == ("bash", {"command": "make", "timeout_s": 5})
+    await w.decide("a", request, "once")
+    await w.settled("a", 2)
+    (call,) = w.calls
+    assert (call.name, call.arguments, call.timeout_s) == (request.tool, request.arguments, 5)

@@ -18,9 +18,9 @@ from fairlead_agent.policy.verdict import Verdict
 from fairlead_agent.session.next_step import RunLimits
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.timers import set_timer
-from fairlead_agent.tools.arguments import expected
 from fairlead_agent.tools.catalog import Catalog, Tools
 from fairlead_agent.tools.placement import WorkspacePlaces, boundary
+from fairlead_agent.tools.refusals import refusal
 from fairlead_agent.tools.sent_calls import SentCalls
 from fairlead_common.bus import Bus
 from fairlead_common.config import AgentConfig
@@ -35,7 +35,6 @@ from fairlead_common.protocol.content import (
 from fairlead_common.protocol.entries import (
     ApprovalRequestEntry,
     HookDecisionEntry,
-    ToolListEntry,
 )
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
@@ -143,9 +142,9 @@ class ToolCalls:
         if hooked is not None and hooked.arguments is not None:
             call = msgspec.structs.replace(call, arguments=hooked.arguments)
         spec = tools.specs.get(call.name)
-        if refusal := self._cut(call) or _refusal(call, spec, tools, self._state.tool_list):
-            return await self._refuse(call, text_outcome("error", refusal, is_error=True))
-        assert spec is not None and call.arguments is not None and call.host  # noqa: S101, PT018 - see _refusal
+        if problem := self._cut(call) or refusal(call, spec, tools, self._state.tool_list):
+            return await self._refuse(call, text_outcome("error", problem, is_error=True))
+        assert spec is not None and call.arguments is not None and call.host  # noqa: S101, PT018 - see refusal
         facts = self._facts(call, spec, profile)
         verdict = self._policy.verdict(facts, profile)
         verdict = judged(verdict, hooked, is_decided=call.call_id in self._state.decisions)
@@ -183,7 +182,7 @@ class ToolCalls:
             spec = tools.specs.get(call.name)
             if call.call_id in self._sent or call.call_id in self._state.hook_decisions:
                 continue
-            if spec is None or self._cut(call) or _refusal(call, spec, tools, self._state.tool_list):
+            if spec is None or self._cut(call) or refusal(call, spec, tools, self._state.tool_list):
                 continue
             try:
                 decision = await self._hooks_decision(self._facts(call, spec, profile), profile, tools)
@@ -356,27 +355,6 @@ def _outcome(status: ToolStatus, text: str) -> ToolOutcome:
 _MOVE = "A person can bring it back, or give the session a workspace elsewhere (`fairlead sessions move`)."
 _CANCELLED = _outcome("cancelled", "Cancelled before it started.")
 _SKIPPED = _outcome("skipped", "Skipped: a new message arrived before it started.")
-
-
-def _refusal(
-    call: ToolCallBlock, spec: ToolSpec | None, tools: Tools, shown: ToolListEntry | None
-) -> str | None:
-    if spec is None:
-        known = ", ".join(tools.specs) or "none right now"
-        if shown is not None and call.name in shown.names:
-            return (
-                f"Tool {call.name!r} is not available: no executor offers it right now. Available: {known}."
-            )
-        return f"There is no tool {call.name!r}. Available: {known}."
-    names = expected(spec.parameters)
-    if call.arguments is None:
-        raw = (call.raw_arguments or "")[:200]
-        return f"The arguments are not a JSON object: {raw!r}. Expected: {names}."
-    if problem := tools.problem(call.name, call.arguments):
-        return f"Invalid arguments for {call.name}: {problem}. Expected: {names}."
-    if call.host is None:
-        return "No tool executor was available when the call was made."
-    return None
 
 
 def _parallel(tools: Tools, call: ToolCallBlock) -> bool:

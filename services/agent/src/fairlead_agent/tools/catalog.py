@@ -62,19 +62,36 @@ class Tools:
 
     def problem(self, name: str, arguments: dict[str, object]) -> str | None:
         """What is wrong with the arguments, in words for the model, or None."""
-        validator = self._validators.get(name)
-        if validator is None:
-            schema = self.specs[name].parameters
-            validator = jsonschema.validators.validator_for(schema)(schema)
-            self._validators[name] = validator
         try:
-            error = jsonschema.exceptions.best_match(validator.iter_errors(cast(Any, arguments)))
+            error = jsonschema.exceptions.best_match(self._validator(name).iter_errors(cast(Any, arguments)))
         except (RecursionError, referencing.exceptions.Unresolvable) as problem:  # a schema of others
             return f"cannot be checked: {type(problem).__name__} in the schema of {name}"
         if error is None:
             return None
         where = ".".join(str(part) for part in error.absolute_path) or "arguments"
         return f"{where}: {error.message[:500]}"
+
+    def fitting(self, name: str, arguments: dict[str, object]) -> dict[str, object]:
+        """Those of the arguments that the schema of the tool takes, each by itself."""
+        properties = self.specs[name].parameters.get("properties")
+        if not isinstance(properties, dict):
+            return {}
+        validator = self._validator(name)
+        try:
+            return {
+                key: value
+                for key, value in arguments.items()
+                if key in properties and validator.evolve(schema=properties[key]).is_valid(cast(Any, value))
+            }
+        except (RecursionError, referencing.exceptions.Unresolvable):  # a schema of others
+            return {}
+
+    def _validator(self, name: str) -> Validator:
+        validator = self._validators.get(name)
+        if validator is None:
+            schema = self.specs[name].parameters
+            validator = self._validators[name] = jsonschema.validators.validator_for(schema)(schema)
+        return validator
 
 
 def _schema(spec: ToolSpec) -> ToolSchema:

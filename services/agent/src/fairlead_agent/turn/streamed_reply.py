@@ -21,7 +21,8 @@ from fairlead_agent.models.interface import (
 )
 from fairlead_agent.models.pricing import priced
 from fairlead_agent.models.table import UNKNOWN, ModelFacts
-from fairlead_agent.tools.arguments import Json, fitted, parse
+from fairlead_agent.tools.arguments import Json, parse
+from fairlead_agent.tools.spellings import understood
 from fairlead_common.protocol.content import (
     AssistantBlock,
     AssistantMessage,
@@ -259,16 +260,16 @@ class StreamedReply:
     def _tool_call(
         self, index: int, block: _Block, seen: set[str], provider: ProviderItems | None
     ) -> ToolCallBlock:
-        text = block.text
+        name, text = block.name, block.text
         is_cut = self.finish.stop_reason == "length" and index == len(self._blocks) - 1
         arguments = parse(text) if is_cut or text else {}  # one without any was cut before its first
         if arguments is not None:
-            arguments = fitted(arguments, self._schemas.get(block.name, {}))
+            name, arguments = understood(name, arguments, self._schemas)
         own_id = block.provider_id if block.provider_id not in seen else ""
         seen.add(block.provider_id)
         return ToolCallBlock(
             call_id=self._call_id(index),
-            name=block.name,
+            name=name,
             arguments=arguments,
             raw_arguments=text[:MAX_RAW_CHARS] if arguments is None else None,
             provider_id=own_id or None,

@@ -193,8 +193,23 @@ def run_tool(order: Order, root: Root) -> CallOutcome:
         root.secrets_allowed = order.get("secrets") is True
         return TOOLS[order["tool"]].load()(root, Arguments(order["arguments"]))
     except ToolFailedError as error:
-        return failed(str(error))
+        return failed(_with_hint(str(error), _hint(root, order, error)))
     except OSError as error:
         return failed(f"The file system refused: {os.strerror(error.errno or 5)}")
     except (MemoryError, RecursionError) as error:
         return failed(f"The tool gave up: {type(error).__name__}")
+
+
+def _hint(root: Root, order: Order, error: ToolFailedError) -> str:
+    if not error.kind:
+        return ""
+    from fairlead_tools.runner.tools.hints import hint  # only after a failure
+
+    try:
+        return hint(root, order["tool"], order["arguments"], error)
+    except (ToolFailedError, OSError):  # the error itself is what matters
+        return ""
+
+
+def _with_hint(text: str, words: str) -> str:
+    return f"{text}{'' if text.endswith('.') else '.'} {words}" if words else text

@@ -33,9 +33,7 @@ FILES = [
     ),
     ToolSpec(
         name="edit",
-        description=(
-            "Replace exact text in a file. Each `old_text` must occur exactly once, or set `replace_all`."
-        ),
+        description=("Replace text in a file. Each `old_text` must occur once, or set `replace_all`."),
         parameters=form(
             {
                 "path": TEXT,
@@ -96,7 +94,10 @@ FILES = [
                 "glob": {"type": "string", "description": "Only such files: `*.py`."},
                 "ignore_case": FLAG,
                 "literal": FLAG,
+                "context": whole(0, 20, "Lines around each match."),
+                "output": {"enum": ["lines", "files", "count"]},
                 "limit": whole(1, 100),
+                "per_file": whole(1, 100),
                 "include_ignored": FLAG,
             },
             "pattern",

@@ -20,10 +20,22 @@ TEMPORARY_PREFIX = ".fairlead-"
 _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
 _DIRECTORY = _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _OUTSIDE = (errno.EXDEV, errno.ELOOP)
+_IS_FOLDER = "is a directory"
+_KINDS = {_IS_FOLDER: "folder"}
+_KINDS_OF_ERRORS = {errno.ENOENT: "missing", errno.EISDIR: "folder", errno.ENOTDIR: "no folder"}
 
 
 class ToolFailedError(Exception):
-    """The tool cannot do what it was asked; the text is for the model and holds no host paths."""
+    """The tool cannot do what it was asked; the text is for the model and holds no host paths.
+
+    Args:
+        kind: what was wrong with `path`: `missing`, `folder`, `no folder`, `outside`, `binary`; or empty.
+    """
+
+    def __init__(self, text: str, kind: str = "", path: str = "") -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.path = path
 
 
 class PinnedPath(NamedTuple):
@@ -81,11 +93,13 @@ class Root:
                 f"path: at most {MAX_PATH_BYTES} bytes and {MAX_PARTS} parts, "
                 f"got {size} bytes and {path.count('/') + 1} parts"
             )
+        if path == "~" or path.startswith("~/"):
+            raise ToolFailedError(f"path: must be relative to the workspace, got {path!r}", "outside", path)
         if path.startswith("/"):
             for prefix in self._prefixes:
                 if path == prefix or path.startswith(prefix.rstrip("/") + "/"):
                     return path[len(prefix) :].lstrip("/") or "."
-            raise ToolFailedError(f"path: must be relative to the workspace, got {path!r}")
+            raise ToolFailedError(f"path: must be relative to the workspace, got {path!r}", "outside", path)
         return path or "."
 
     def open(self, path: str, flags: int, mode: int = 0) -> int:
@@ -190,7 +204,7 @@ class Root:
         try:
             problem = not_regular(os.fstat(fd).st_mode)
             if problem:
-                raise ToolFailedError(f"{path}: {problem}")
+                raise ToolFailedError(f"{path}: {problem}", _KINDS.get(problem, ""), path)
             self.check_shown(path, fd)
         except BaseException:
             os.close(fd)
@@ -267,7 +281,7 @@ class Root:
             old = _stat(place)
             problem = not_regular(old.st_mode) if old else ""
             if problem:
-                raise ToolFailedError(f"{path}: {problem}")
+                raise ToolFailedError(f"{path}: {problem}", _KINDS.get(problem, ""), path)
             _replace(place, content, old)
         except OSError as error:
             raise refusal(path, error) from None
@@ -315,7 +329,7 @@ def not_regular(mode: int) -> str:
     if stat.S_ISREG(mode):
         return ""
     if stat.S_ISDIR(mode):
-        return "is a directory"
+        return _IS_FOLDER
     kinds: tuple[tuple[int, str], ...] = (
         (stat.S_IFIFO, "a named pipe"),
         (stat.S_IFSOCK, "a socket"),
@@ -329,10 +343,13 @@ def not_regular(mode: int) -> str:
 def refusal(path: str, error: OSError) -> ToolFailedError:
     """What the model reads about a path that could not be opened: its own words and the reason."""
     if error.errno in _OUTSIDE:
-        return ToolFailedError(f"{path}: leads out of the workspace, or its links form a loop")
+        return ToolFailedError(
+            f"{path}: leads out of the workspace, or its links form a loop", "outside", path
+        )
     if error.errno == errno.ENXIO:
         return ToolFailedError(f"{path}: is a socket or a device, not a regular file")
-    return ToolFailedError(f"{path}: {os.strerror(error.errno or errno.EIO)}")
+    kind = _KINDS_OF_ERRORS.get(error.errno or 0, "")
+    return ToolFailedError(f"{path}: {os.strerror(error.errno or errno.EIO)}", kind, path)
 
 
 def _real_path(fd: int) -> str:

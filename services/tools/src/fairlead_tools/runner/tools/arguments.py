@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
+
+MAX_REPEATED_CHARS = 2_000  # of a call, in an error
 
 
 class Arguments:
     """What the model wrote. The schema was checked before; this holds when it was not."""
 
     def __init__(self, values: dict[str, Any], name: str = "") -> None:
-        self._values = values
+        self.values = values
         self._name = name
 
     def text(self, field: str, default: str | None = None) -> str:
@@ -20,7 +23,7 @@ class Arguments:
         Raises:
             ToolFailedError: it is missing or something else.
         """
-        value = self._values.get(field)
+        value = self.values.get(field)
         if value is None and default is not None:
             return default
         if not isinstance(value, str):
@@ -33,7 +36,7 @@ class Arguments:
         Raises:
             ToolFailedError: it is something else.
         """
-        value = self._values.get(field)
+        value = self.values.get(field)
         if value is None:
             return default
         if not isinstance(value, bool):
@@ -46,7 +49,7 @@ class Arguments:
         Raises:
             ToolFailedError: it is something else, or outside.
         """
-        value = self._values.get(field)
+        value = self.values.get(field)
         if value is None:
             return default
         if isinstance(value, float) and value.is_integer():
@@ -64,7 +67,7 @@ class Arguments:
         Raises:
             ToolFailedError: it is something else, empty, or longer than `most`.
         """
-        values = self._values.get(field)
+        values = self.values.get(field)
         if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
             raise ToolFailedError(f"{self._name}{field}: must be a list of objects, got {_kind(values)}")
         if not 1 <= len(values) <= most:
@@ -77,7 +80,7 @@ class Arguments:
         Raises:
             ToolFailedError: it is something else, or longer than `most`.
         """
-        values = self._values.get(field)
+        values = self.values.get(field)
         if values is None:
             return []
         if not isinstance(values, list) or not all(isinstance(value, str) and value for value in values):
@@ -85,6 +88,12 @@ class Arguments:
         if not 1 <= len(values) <= most:
             raise ToolFailedError(f"{self._name}{field}: must hold 1 to {most} strings, got {len(values)}")
         return list(values)
+
+    def with_edit(self, one: Arguments, **other: str) -> dict[str, Any] | None:
+        """These arguments with other texts in one of their edits; None: too long to be repeated."""
+        edits = [{**each, **other} if each is one.values else each for each in self.values["edits"]]
+        made = {**self.values, "edits": edits}
+        return made if len(json.dumps(made)) <= MAX_REPEATED_CHARS else None
 
     def name(self, field: str) -> str:
         """How errors call a field of these arguments."""

@@ -9,6 +9,7 @@ import stat
 from fairlead_tools.runner.confinement.workspace_root import PinnedPath, Root, ToolFailedError, refusal
 from fairlead_tools.runner.outcome import CallOutcome, done
 from fairlead_tools.runner.tools.arguments import Arguments
+from fairlead_tools.runner.tools.hints import next_call
 
 MAX_DEPTH = 200
 
@@ -39,7 +40,8 @@ def delete(root: Root, arguments: Arguments) -> CallOutcome:
     except OSError as error:
         if error.errno == errno.ENOTEMPTY and not recursive:
             raise ToolFailedError(
-                f"{path}: the folder is not empty; set recursive to delete all in it"
+                f"{path}: the folder is not empty; set recursive to delete all in it. "
+                f"{next_call('ls', path=path)}"
             ) from None
         raise refusal(path, error) from None
     finally:

@@ -1,4 +1,4 @@
-"""The tool `edit`: exact replacements in one file, all of them or none."""
+"""The tool `edit`: replacements in one file, all of them or none."""
 
 from __future__ import annotations
 
@@ -8,66 +8,143 @@ from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedErr
 from fairlead_tools.runner.outcome import CallOutcome, done
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.files import encode
+from fairlead_tools.runner.tools.fuzzy import Fit, fits, nearest
+from fairlead_tools.runner.tools.hints import next_call
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
 MAX_EDITS = 100
 MAX_DIFF_CHARS = 50_000
 _MAX_DIFF_LINES = 3_000
 _CONTEXT = 3
+MAX_LINES_NAMED = 5
+MAX_NEAR_LINES = 12
+MAX_ABOVE = 5
+MAX_SNIPPET_LINES = 40
+MAX_SNIPPET_CHARS = 300
 
 
 def edit(root: Root, arguments: Arguments) -> CallOutcome:
-    """The file with every edit made, one after the other; `details.diff` says what changed."""
+    """The file with every edit made, in order, and the lines around; `details.diff` says what changed."""
     path = arguments.text("path")
     edits = arguments.objects("edits", MAX_EDITS)
-    with os.fdopen(root.open_file(path), "rb") as file:
+    before = _content(root, path, edits[0])
+    after = before or ""
+    notes: list[str] = []
+    replaced = 0
+    for each in edits:
+        after, count, note = _apply(path, after, each, arguments)
+        replaced += count
+        if note:
+            notes.append(f"[{each.name('old_text')} fits but for its {note}.]")
+    if after == before:
+        raise ToolFailedError(f"{path}: the edits change nothing. {next_call('read', path=path)}")
+    root.replace_file(path, encode(after, "edits"))
+    diff = unified_diff(path, before or "", after)
+    verb = "Created" if before is None else "Edited"
+    said = f"{verb} {path}: {replaced} replacement{'s' if replaced > 1 else ''}."
+    return done("\n".join([said, *notes, *_numbered(diff)]), diff=diff)
+
+
+def _content(root: Root, path: str, first: Arguments) -> str | None:
+    """What the file holds; None: it is not there, and the first edit makes it."""
+    try:
+        fd = root.open_file(path)
+    except ToolFailedError as error:
+        if error.kind == "missing" and not first.text("old_text"):
+            return None
+        raise
+    with os.fdopen(fd, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > MAX_FILE_BYTES:
             raise ToolFailedError(f"{path}: at most {MAX_FILE_BYTES} bytes can be edited, it has {size}")
-        before = file.read(MAX_FILE_BYTES).decode("utf-8", "surrogateescape")
-    after = before
-    replaced = 0
-    for each in edits:
-        after, count = _apply(path, after, each)
-        replaced += count
-    if after == before:
-        raise ToolFailedError(f"{path}: the edits change nothing")
-    root.replace_file(path, encode(after, "edits"))
-    diff = unified_diff(path, before, after)
-    return done(f"Edited {path}: {replaced} replacement{'s' if replaced > 1 else ''}.", diff=diff)
+        return file.read(MAX_FILE_BYTES).decode("utf-8", "surrogateescape")
 
 
-def _apply(path: str, text: str, each: Arguments) -> tuple[str, int]:
+def _apply(path: str, text: str, each: Arguments, call: Arguments) -> tuple[str, int, str]:
+    """The text with one edit made, how often, and what was overlooked for that."""
     old = each.text("old_text")
     new = each.text("new_text")
     every = each.flag("replace_all")
     field = each.name("old_text")
+    if not old and not text:
+        return new, 1, ""
     if not old:
-        raise ToolFailedError(f"{field}: must not be empty")
+        raise ToolFailedError(
+            f"{field}: must not be empty, for {path} is not. No edit was made. {next_call('read', path=path)}"
+        )
     if "\r\n" in text and "\r" not in old:  # models write LF; the file keeps its line ends
         old = old.replace("\n", "\r\n")
         new = new.replace("\r\n", "\n").replace("\n", "\r\n")
-    count = text.count(old)
-    if count == 0:
+    found = fits(text, old, new)
+    if not found:
         raise ToolFailedError(
-            f"{field}: found 0 times in {path}; it must match exactly, with all spaces and line ends. "
-            "No edit was made."
+            f"{field}: found 0 times in {path}. No edit was made. {_nearest(path, text, old, each, call)}"
         )
-    if count > 1 and not every:
+    if len(found) > 1 and not every:
+        lines = [text.count("\n", 0, fit.start) + 1 for fit in found[: MAX_LINES_NAMED + 1]]
+        shown = ", ".join(map(str, lines[:MAX_LINES_NAMED])) + (
+            ", ..." if len(lines) > MAX_LINES_NAMED else ""
+        )
+        again = _unique(path, text, found[0], lines[0], each, call)
         raise ToolFailedError(
-            f"{field}: found {count} times in {path} (lines {_lines(text, old)}); give more context to make "
-            "it unique, or set replace_all. No edit was made."
+            f"{field}: found {len(found)} times in {path} (lines {shown}); give more context to make it "
+            f"unique, or set replace_all. No edit was made. {again}"
         )
-    return text.replace(old, new), count
+    made: list[str] = []
+    at = 0
+    for fit in found:
+        made += [text[at : fit.start], fit.new]
+        at = fit.end
+    return "".join(made) + text[at:], len(found), found[0].note
 
 
-def _lines(text: str, old: str) -> str:
-    found: list[str] = []
-    position = text.find(old)
-    while position >= 0 and len(found) < 5:
-        found.append(str(text.count("\n", 0, position) + 1))
-        position = text.find(old, position + len(old))
-    return ", ".join(found) + (", ..." if position >= 0 else "")
+def _nearest(path: str, text: str, old: str, each: Arguments, call: Arguments) -> str:
+    """The lines that are most like those that were looked for, and the call that edits or reads them."""
+    near = nearest(text, old)
+    if near is None:
+        return f"Nothing in it is like that. {next_call('read', path=path)}"
+    first, count = near
+    lines = text.split("\n")[first : first + count]
+    shown = "\n".join(f"{first + index:6d}\t{line}" for index, line in enumerate(lines[:MAX_NEAR_LINES], 1))
+    tail = "\n" if old.endswith("\n") else ""
+    again = call.with_edit(each, old_text="\n".join(lines).replace("\r", "") + tail)
+    if count > MAX_NEAR_LINES or again is None:
+        here = next_call("read", path=path, offset=first + 1, limit=count + 10)
+    else:
+        here = f"They may be meant. {next_call('edit', **again)}"
+    return f"The nearest lines are:\n{shown}\n{here}"
+
+
+def _unique(path: str, text: str, fit: Fit, line: int, each: Arguments, call: Arguments) -> str:
+    """The call that edits the first of several places."""
+    lines = text.split("\n")
+    for above in range(1, MAX_ABOVE + 1):
+        start = sum(len(one) + 1 for one in lines[: max(0, line - 1 - above)])
+        old = text[start : fit.end]
+        if text.count(old) == 1:
+            new = text[start : fit.start] + fit.new
+            again = call.with_edit(each, old_text=old.replace("\r", ""), new_text=new.replace("\r", ""))
+            if again is not None:
+                return f"To edit line {line} alone. {next_call('edit', **again)}"
+            break
+    return next_call("read", path=path, offset=max(1, line - 5), limit=20)
+
+
+def _numbered(diff: str) -> list[str]:
+    """The changed lines of a diff with those around them, as `read` shows them."""
+    shown: list[str] = []
+    number = 0
+    for row in diff.split("\n")[2:-1]:
+        if row.startswith("@@ "):
+            number = int(row.split("+")[1].split(",")[0].split(" ")[0])
+            if shown:
+                shown.append("   ...")
+        elif row[:1] in (" ", "+"):
+            shown.append(f"{number:6d}\t{row[1:]}")
+            number += 1
+    if len(shown) > MAX_SNIPPET_LINES:
+        shown[MAX_SNIPPET_LINES:] = [f"[{len(shown) - MAX_SNIPPET_LINES} more lines changed]"]
+    return [line if len(line) <= MAX_SNIPPET_CHARS else f"{line[:MAX_SNIPPET_CHARS]} [...]" for line in shown]
 
 
 def unified_diff(path: str, before: str, after: str) -> str:

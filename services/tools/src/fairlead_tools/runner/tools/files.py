@@ -11,6 +11,7 @@ from typing import BinaryIO
 from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
 from fairlead_tools.runner.outcome import CallOutcome, done, image
 from fairlead_tools.runner.tools.arguments import Arguments
+from fairlead_tools.runner.tools.hints import next_call
 
 MAX_LINES = 2_000
 MAX_BYTES = 50_000
@@ -37,7 +38,7 @@ def read(root: Root, arguments: Arguments) -> CallOutcome:
         if kind:
             return _read_document(kind, path, file, size, arguments)
         if b"\0" in start:
-            raise ToolFailedError(f"{path}: is a binary file of {size} bytes")
+            raise ToolFailedError(f"{path}: is a binary file of {size} bytes", "binary", path)
         file.seek(0)
         return _read_lines(path, file, offset, limit, numbers, size)
 
@@ -67,7 +68,8 @@ def _read_lines(path: str, file: BinaryIO, offset: int, limit: int, numbers: boo
         shown.append(f"{number:6d}\t{text}" if numbers else text)
     if not shown:
         if number and offset > 1:
-            raise ToolFailedError(f"offset: {path} has {number} lines, got {offset}")
+            end = next_call("read", path=path, offset=max(1, number - limit + 1))
+            raise ToolFailedError(f"offset: {path} has {number} lines, got {offset}. {end}")
         return done(f"{path} is empty.", lines=0, bytes=size)
     last = offset + len(shown) - 1
     if more:

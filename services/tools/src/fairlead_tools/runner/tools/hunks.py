@@ -6,7 +6,7 @@ from typing import Callable, NamedTuple
 
 from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
 
-_PLAIN = str.maketrans(
+PLAIN = str.maketrans(
     {
         **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
         **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
@@ -58,11 +58,12 @@ def _same(line: str) -> str:
     return line
 
 
-def _plain(line: str) -> str:
-    return line.strip().translate(_PLAIN)
+def plain_line(line: str) -> str:
+    """A line without its indentation and with plain quotes, dashes and blanks."""
+    return line.strip().translate(PLAIN)
 
 
-_EYES: tuple[Callable[[str], str], ...] = (_same, str.rstrip, str.strip, _plain)
+_EYES: tuple[Callable[[str], str], ...] = (_same, str.rstrip, str.strip, plain_line)
 
 
 def apply_hunks(path: str, text: str, hunks: list[Hunk]) -> str:

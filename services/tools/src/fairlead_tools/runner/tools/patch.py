@@ -11,12 +11,16 @@ from fairlead_tools.runner.outcome import CallOutcome, done
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.edit import MAX_DIFF_CHARS, MAX_FILE_BYTES, unified_diff
 from fairlead_tools.runner.tools.files import encode
+from fairlead_tools.runner.tools.fuzzy import fits, nearest
+from fairlead_tools.runner.tools.hints import next_call
 from fairlead_tools.runner.tools.hunks import Change, Hunk, apply_hunks
 
 MAX_PATCH_CHARS = 2_000_000
 MAX_FILES = 200
 
 _BEGIN, _END = "*** Begin Patch", "*** End Patch"
+_EXAMPLE = f"{_BEGIN}\n*** Update File: <path>\n@@\n <line before>\n-<old line>\n+<new line>\n{_END}"
+_FILE = re.compile(r"\*\*\* (?:Add|Delete|Update) File: ")
 _RANGE = re.compile(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@")
 
 
@@ -33,7 +37,10 @@ def apply_patch(root: Root, arguments: Arguments) -> CallOutcome:
     text = arguments.text("patch")
     if len(text) > MAX_PATCH_CHARS:
         raise ToolFailedError(f"patch: at most {MAX_PATCH_CHARS} characters, got {len(text)}")
-    changes = parse(text)
+    try:
+        changes = parse(text)
+    except ToolFailedError as error:
+        raise ToolFailedError(f"{error}. {next_call('apply_patch', patch=_EXAMPLE)}") from None
     if len(changes) > MAX_FILES:
         raise ToolFailedError(f"patch: at most {MAX_FILES} files, got {len(changes)}")
     made = _make(root, changes)
@@ -76,19 +83,21 @@ def _make(root: Root, changes: list[Change]) -> list[Made]:
         if each.kind == "add":
             if old is not None:
                 raise ToolFailedError(
-                    f"{each.path}: is there already, so it cannot be added. Nothing was changed."
+                    f"{each.path}: is there already, so it cannot be added. Nothing was changed. "
+                    f"{next_call('read', path=each.path)}"
                 )
             put(each.path, encode(each.content, "patch"))
             continue
         if old is None:
-            raise ToolFailedError(f"{each.path}: No such file. Nothing was changed.")
+            raise ToolFailedError(f"{each.path}: No such file. Nothing was changed.", "missing", each.path)
         if each.kind == "delete":
             put(each.path, None)
             continue
         try:
             text = apply_hunks(each.path, old.decode("utf-8", "surrogateescape"), list(each.hunks))
         except ToolFailedError as error:
-            raise ToolFailedError(f"{error}\nNothing was changed.") from None
+            where = _near(each, old.decode("utf-8", "surrogateescape"))
+            raise ToolFailedError(f"{error}\nNothing was changed. {where}") from None
         if each.target:
             if now(each.target) is not None:
                 raise ToolFailedError(f"{each.target}: is there already, so nothing can move there.")
@@ -97,6 +106,15 @@ def _make(root: Root, changes: list[Change]) -> list[Made]:
     if all(each.before == each.after for each in files.values()):
         raise ToolFailedError("patch: changes nothing")
     return list(files.values())
+
+
+def _near(change: Change, text: str) -> str:
+    """The call that reads the lines which one of the hunks most likely means."""
+    for hunk in change.hunks:
+        old = "\n".join(hunk.old)
+        if old and not fits(text, old, old) and (near := nearest(text, old)):
+            return next_call("read", path=change.path, offset=near[0] + 1, limit=near[1] + 10)
+    return next_call("read", path=change.path)
 
 
 def _content(root: Root, path: str) -> bytes | None:
@@ -183,6 +201,8 @@ def parse(text: str) -> list[Change]:
     lines = text.replace("\r\n", "\n").strip("\n").split("\n")
     if lines and lines[0].startswith("<<") and lines[-1].strip() == lines[0].strip("<'\" "):
         lines = lines[1:-1]  # a here-document, as some models write it
+    if _FILE.match(lines[0]):  # its first line was left out
+        lines.insert(0, _BEGIN)
     if any(line.strip() == _BEGIN for line in lines[:3]):
         first = next(index for index, line in enumerate(lines) if line.strip() == _BEGIN)
         changes = _Envelope(lines, first + 1).parse()

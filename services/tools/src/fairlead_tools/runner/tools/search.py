@@ -17,21 +17,29 @@ from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.fair import shares, spread
 from fairlead_tools.runner.tools.files import printable
 from fairlead_tools.runner.tools.globs import MAX_PATTERN_CHARS, matcher
+from fairlead_tools.runner.tools.hints import next_call
 from fairlead_tools.runner.tools.ignored import FILES, Ignored
+from fairlead_tools.runner.tools.matches import (
+    MAX_CONTEXT,
+    MAX_NAMED,
+    OUTPUTS,
+    Hit,
+    MatchesWanted,
+    by_file,
+    part_note,
+    shown_lines,
+)
 from fairlead_tools.runner.tools.ripgrep import NoHintsError, Ripgrep
 from fairlead_tools.runner.tools.walk import walk
 
 MAX_FOUND = 500
 MAX_MATCHES = 100
-MAX_LINE_CHARS = 500
+_COUNTED: Hit = (0, "")
 
 _SNIFF_BYTES = 8_192
 _MAX_LINE_BYTES = 1 << 20
 # What is looked through before matches are chosen: so many lines in all, of one file few once there are many.
 _MANY, _MOST, _FEW = 1_000, 5_000, 5
-_MAX_NAMED = 5  # files that were shown in part, by name
-
-Hit = tuple[int, str]
 
 
 class SearchRoot(NamedTuple):
@@ -116,7 +124,7 @@ def glob(root: Root, arguments: Arguments) -> CallOutcome:
     if len(found) > MAX_FOUND:
         shown.append(f"[{len(found) - MAX_FOUND} of {len(found)} files left out. Use a narrower pattern.]")
     if left_out:
-        names = ", ".join(printable(path) for path in sorted(left_out)[:_MAX_NAMED])
+        names = ", ".join(printable(path) for path in sorted(left_out)[:MAX_NAMED])
         shown.append(
             f"[Not looked into: {names}. They hold secrets; naming one as `path` asks for an approval.]"
         )
@@ -147,7 +155,7 @@ def _is_there(root: Root, path: str) -> bool:
 
 
 def grep(root: Root, arguments: Arguments) -> CallOutcome:
-    """Lines that match a regular expression, as `path:line: text`."""
+    """Lines that match a regular expression, as `path:line: text`; or files, or counts."""
     pattern = arguments.text("pattern")
     if len(pattern) > MAX_PATTERN_CHARS:
         raise ToolFailedError(f"pattern: at most {MAX_PATTERN_CHARS} characters, got {len(pattern)}")
@@ -155,7 +163,14 @@ def grep(root: Root, arguments: Arguments) -> CallOutcome:
     only = arguments.text("glob", "")
     ignore_case = arguments.flag("ignore_case")
     literal = arguments.flag("literal")
-    limit = arguments.whole("limit", MAX_MATCHES, 1, MAX_MATCHES)
+    wanted = MatchesWanted(
+        arguments.whole("limit", MAX_MATCHES, 1, MAX_MATCHES),
+        arguments.whole("per_file", MAX_MATCHES, 1, MAX_MATCHES),
+        arguments.whole("context", 0, 0, MAX_CONTEXT),
+        arguments.text("output", "lines"),
+    )
+    if wanted.output not in OUTPUTS:
+        raise ToolFailedError(f"output: must be one of {', '.join(OUTPUTS)}, got {wanted.output!r}")
     regex = _compile(pattern, ignore_case, literal)
     program = find_program("rg")
     fd = root.open(start, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
@@ -163,7 +178,7 @@ def grep(root: Root, arguments: Arguments) -> CallOutcome:
         root.check_shown(start, fd)
         place = _place(root, arguments, start, fd, only)
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
-            hits, left_out = {root.relative(start): list(_in_file(root, start, regex, limit))}, 0
+            hits, left_out = {root.relative(start): list(_in_file(root, start, regex, wanted.most))}, 0
         else:
             engine = Ripgrep(program, fd, only=only, no_ignore=place.ignored is None) if program else None
             try:
@@ -173,47 +188,50 @@ def grep(root: Root, arguments: Arguments) -> CallOutcome:
                     files, _ = _wanted(place, hints)
             except NoHintsError:
                 files, left_out = _wanted(place, _walked(root, start, place))
-            hits = _in_files(root, place, files, regex, limit)
+            hits = _in_files(root, place, files, regex, wanted)
     finally:
         os.close(fd)
-    return _outcome(root, place, hits, limit, left_out)
+    return _outcome(root, place, {path: each for path, each in hits.items() if each}, wanted, left_out)
 
 
 def _compile(pattern: str, ignore_case: bool, literal: bool) -> re.Pattern[str]:
     try:
         return re.compile(re.escape(pattern) if literal else pattern, re.IGNORECASE if ignore_case else 0)
     except (re.error, RecursionError, OverflowError) as error:
-        raise ToolFailedError(f"pattern: is not a valid regular expression: {error}") from None
+        again = next_call("grep", pattern=pattern, literal=True)
+        raise ToolFailedError(f"pattern: is not a valid regular expression: {error}. {again}") from None
 
 
 def _outcome(
-    root: Root, place: SearchRoot, hits: dict[str, list[Hit]], limit: int, left_out: int
+    root: Root, place: SearchRoot, hits: dict[str, list[Hit]], wanted: MatchesWanted, left_out: int
 ) -> CallOutcome:
-    chosen = shares({path: len(found) for path, found in hits.items()}, limit)
-    lines = [
-        f"{printable(path)}:{number}: {_cut(line)}"
-        for path in sorted(hits)
-        for number, line in hits[path][: chosen[path]]
-    ]
-    count = len(lines)
-    if cut := sorted(path for path in hits if len(hits[path]) > chosen[path]):
-        names = ", ".join(f"{printable(path)} (first {chosen[path]})" for path in cut[:_MAX_NAMED])
-        more = f" and {len(cut) - _MAX_NAMED} more files" if len(cut) > _MAX_NAMED else ""
-        lines.append(
-            f"[There are more than {limit} matches. Shown in part: {names}{more}. Use a narrower pattern, "
-            "path or glob.]"
+    if wanted.output != "lines":
+        chosen, lines = {path: len(found) for path, found in hits.items()}, by_file(hits, wanted.output)
+    else:
+        chosen = shares(
+            {path: min(len(found), wanted.per_file) for path, found in hits.items()}, wanted.limit
         )
+        lines = []
+        for path in sorted(hits):
+            lines += _lines_of(root, path, hits[path][: chosen[path]], wanted)
+        if wanted.context and lines:
+            lines.pop()  # the mark after the last group
+        if note := part_note(hits, chosen, wanted):
+            lines.append(note)
     lines = lines or [_nothing("matches", root, place)]
     if left_out:
         files = "file that is likely a secret was" if left_out == 1 else "files that are likely secrets were"
         lines.append(f"[{left_out} {files} not searched. `read` with its exact path asks for an approval.]")
-    return done("\n".join(lines), matches=count, files=sum(1 for each in chosen.values() if each))
+    return done(
+        "\n".join(lines), matches=sum(chosen.values()), files=sum(1 for each in chosen.values() if each)
+    )
 
 
-def _cut(line: str) -> str:
-    if len(line) <= MAX_LINE_CHARS:
-        return line
-    return f"{line[:MAX_LINE_CHARS]} [{len(line) - MAX_LINE_CHARS} more characters]"
+def _lines_of(root: Root, path: str, hits: list[Hit], wanted: MatchesWanted) -> list[str]:
+    try:
+        return shown_lines(lambda: root.open_file(path), path, hits, wanted)
+    except ToolFailedError:  # it went meanwhile
+        return shown_lines(lambda: -1, path, hits, wanted._replace(context=0))
 
 
 def _wanted(place: SearchRoot, paths: Iterator[str]) -> tuple[list[str], int]:
@@ -241,18 +259,19 @@ def _walked(root: Root, start: str, place: SearchRoot) -> Iterator[str]:
 
 
 def _in_files(
-    root: Root, place: SearchRoot, paths: list[str], regex: re.Pattern[str], limit: int
+    root: Root, place: SearchRoot, paths: list[str], regex: re.Pattern[str], wanted: MatchesWanted
 ) -> dict[str, list[Hit]]:
-    """By path the first matches; together more than `limit` when there are too many."""
+    """By path the first matches; together more than the limit when there are too many."""
     found: dict[str, list[Hit]] = {}
     count = 0
     for path in spread(sorted(paths)):
         with contextlib.suppress(ToolFailedError):  # it went, or led out of the workspace
-            most = limit if count < _MANY else _FEW
-            if hits := list(_in_file(root, place.prefix + path, regex, most)):
+            most = wanted.most if wanted.output != "lines" or count < _MANY else min(_FEW, wanted.most)
+            each = _in_file(root, place.prefix + path, regex, most)
+            if hits := [_COUNTED] * sum(1 for _ in each) if wanted.output == "count" else list(each):
                 found[root.relative(place.prefix + path)] = hits
                 count += len(hits)
-        if count >= _MOST:
+        if count >= _MOST and wanted.output == "lines":
             break
     return found
 
