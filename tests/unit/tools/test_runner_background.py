@@ -134,7 +134,7 @@ def test_terminal_is_one(client: Client) -> None:
     outcome = client.call(
         "a", "bash", command="tty >/dev/null && stty size && echo $TERM", pty=True, columns=99, rows=33
     )
-    assert text_of(outcome) == "33 99\r\nxterm-256color\r\n"
+    assert text_of(outcome) == "33 99\nxterm-256color\n"
     assert text_of(client.call("b", "bash", command="tty")).startswith("not a tty")
 
 
@@ -293,7 +293,7 @@ def test_too_many_processes_are_refused_before_they_start(client: Client, runner
 def test_process_that_is_not_there_is_named_with_those_that_are(client: Client) -> None:
     name = start(client, "a", "sleep LONG")
     said = text_of(client.call("p", "process", action="poll", process="p0"))
-    assert said == f"process: unknown process 'p0'; known: {name}"
+    assert said == f'process: unknown process \'p0\'; known: {name}. Next: process {{"action": "list"}}'
     wrong = client.call("q", "process", action="kill", process=name)
     assert "must be one of list, poll, log" in text_of(wrong)
 

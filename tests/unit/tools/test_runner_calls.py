@@ -4,10 +4,12 @@ import base64
 import fcntl
 import os
 import select
+import shutil
 from pathlib import Path
 
 import pytest
 
+from fairlead_tools.runner.process import whole_outputs
 from tests.support.outcomes import text_of
 from tests.support.processes import is_alive
 from tests.support.waiting import eventually
@@ -100,7 +102,7 @@ def test_timeout_ends_the_command_and_keeps_what_it_said(client: Client) -> None
     outcome = client.call("a", "bash", timeout_s=1.5, command="echo before; sleep 60")
     assert outcome["status"] == "timed_out"
     assert outcome["is_error"] is True
-    assert text_of(outcome) == "before\n[stopped after 1.5 s]"
+    assert text_of(outcome) == ("before\n[stopped after 1.5 s; set timeout_s, at most 3600, or background]")
     assert outcome["duration_ms"] < 30_000
 
 
@@ -169,7 +171,7 @@ def test_escapees_of_one_call_die_without_touching_the_other(client: Client, run
     with_escape = runner.connect().call("short", "bash", command="(env -i setsid sleep LONG &); sleep 0.1")
     assert with_escape["details"]["killed_processes"] == 1
     assert is_alive(int(runner.wait_for("other")))
-    assert text_of(client.outcome()) == "finished\n"
+    assert text_of(client.outcome()).startswith("finished\n[1 process left behind")
 
 
 def test_fork_tree_is_killed_whole(client: Client) -> None:
@@ -202,12 +204,14 @@ def test_character_cut_by_a_pipe_arrives_whole(client: Client) -> None:
     while (frame := client.receive())["type"] != "result":
         if frame["type"] == "output":
             pieces.append(frame["text"])
-    assert "".join(pieces) == text_of(frame["outcome"]) == "€\n\ufffd\0\x1b[31m\n"
+    assert "".join(pieces) == "€\n\ufffd\0\x1b[31m\n"
+    assert text_of(frame["outcome"]) == "€\n\ufffd\n"
 
 
-def test_long_output_keeps_head_and_tail_and_the_whole_in_a_file(client: Client) -> None:
+def test_long_output_keeps_head_and_tail_and_the_whole_in_a_file(client: Client, runner: Runner) -> None:
     outcome = client.call("a", "bash", command="seq 1 100000")
-    text = text_of(outcome)
+    text, _, path = text_of(outcome).rpartition("[the whole output is in ")
+    path = path.removesuffix("; see it with read or grep]")
     whole = "".join(f"{n}\n" for n in range(1, 100_001))
     assert outcome["output_cut"] is True
     assert outcome["output_bytes"] == len(whole)
@@ -222,6 +226,26 @@ def test_long_output_keeps_head_and_tail_and_the_whole_in_a_file(client: Client)
     assert len(head) + len(tail) + int(left_bytes) == len(whole)
     assert head.count("\n") + tail.count("\n") + int(left_lines) == 100_000
     assert fetched(client, "a") == whole.encode()
+    assert path == ".fairlead/outputs/a.txt"
+    assert (runner.workspace / path).read_text() == whole
+    line = client.call("b", "read", path=path, offset=50_000, limit=1)
+    assert "\t50000\n" in text_of(line)
+
+
+def test_whole_outputs_make_room_for_newer_ones_and_follow_no_link(client: Client, runner: Runner) -> None:
+    folder = runner.workspace / ".fairlead/outputs"
+    for number in range(whole_outputs.MAX_FILES + 2):
+        client.call(f"a{number}", "bash", command="seq 1 11000")
+    kept = {path.name for path in folder.iterdir()}
+    assert len(kept) == whole_outputs.MAX_FILES + 1
+    assert {".gitignore", "a21.txt"} <= kept
+    assert not kept & {"a0.txt", "a1.txt"}
+    shutil.rmtree(folder)
+    outside = runner.workspace.parent / "outside"
+    outside.mkdir()
+    folder.symlink_to(outside)
+    assert "the whole output" not in text_of(client.call("b", "bash", command="seq 1 11000"))
+    assert list(outside.iterdir()) == []
 
 
 def fetched(client: Client, call_id: str) -> bytes:

@@ -9,6 +9,8 @@ Fields of a row:
 An error names the next call. One that can be made as it stands is made, and has to succeed.
 """
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 
 from fairlead_agent.tools.arguments import parse
 from fairlead_tools.runner.tools import search
+from tests.unit.tools.conftest import Client, Runner
 from tests.unit.tools.tool_call_table import (
     FILES,
     TABLE,
@@ -72,7 +75,26 @@ def _check_next(text: str, folder: Path, row: dict[str, Any]) -> None:
 
 
 def test_the_table_is_large_enough_and_names_each_row_once() -> None:
-    rows = [*CALLS, *TABLE.get("command", [])]
+    rows = [*CALLS, *TABLE["command"]]
     assert len({row["name"] for row in rows}) == len(rows) >= 100
     assert sum(1 for row in rows if row.get("error")) >= 30
     assert {"read", "write", "edit", "apply_patch", "grep", "glob", "ls", "delete"} <= set(TOOLS.specs)
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Iterator[Client]:
+    runner = Runner(tmp_path_factory.mktemp("commands"), archive)
+    folder_with_files(runner.workspace)
+    yield runner.start()
+    runner.close()
+
+
+@pytest.mark.parametrize("row", TABLE["command"], ids=[row["name"] for row in TABLE["command"]])
+def test_command_as_a_model_writes_it(row: dict[str, Any], commands: Client) -> None:
+    call = written(row["tool"], row["arguments"])
+    assert call.refused == ""
+    assert shown(call) == row.get("call", shown(Understood(row["tool"], parse(row["arguments"]) or {})))
+    name = re.sub("[^a-z]+", "-", row["name"].lower())
+    outcome = commands.call(name, call.tool, **call.arguments)
+    assert outcome["content"][0]["text"] == row["text"]
+    assert outcome["is_error"] == row.get("error", False)

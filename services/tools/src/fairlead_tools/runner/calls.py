@@ -15,8 +15,9 @@ from fairlead_tools.runner.connection import RunnerConnection
 from fairlead_tools.runner.failpoints import failpoint
 from fairlead_tools.runner.journal import journal
 from fairlead_tools.runner.journal.journal import AlreadyStartedError, Journal
-from fairlead_tools.runner.outcome import CallOutcome, failed, unknown
+from fairlead_tools.runner.outcome import CallOutcome, add_words, failed, unknown
 from fairlead_tools.runner.plan import PROCESS_TOOLS, CallPlan, make_plan
+from fairlead_tools.runner.process import whole_outputs
 from fairlead_tools.runner.process.background_processes import LIFE_S, BackgroundProcesses
 from fairlead_tools.runner.process.children import Child
 from fairlead_tools.runner.process.output import MAX_FILE_BYTES, Output, summary
@@ -191,8 +192,23 @@ class Calls:
         del self._running[running.call_id]
         if running.output is not None:
             running.output.close()
+        if result.get("output_cut"):
+            self._keep_output(running.call_id, result)
         self.prefork.ended(running)
         self._conclude(running.call_id, running.call, running.followers, result)
+
+    def _keep_output(self, call_id: str, result: CallOutcome) -> None:
+        try:
+            source = os.open(self._journal.path(call_id, "output"), os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            with self._user.for_a_moment() if self._user else contextlib.nullcontext():
+                path = whole_outputs.keep(self._root, source, call_id)
+        finally:
+            os.close(source)
+        if path:
+            add_words(result, f"[the whole output is in {path}; see it with read or grep]")
 
     def _conclude(
         self,

@@ -43,6 +43,16 @@ def image(note: str, media_type: str, data: str) -> CallOutcome:
     return {"status": "ok", "content": content, "is_error": False}
 
 
+def add_words(made: CallOutcome, words: str) -> None:
+    """Add a line at the end of the text of an outcome."""
+    blocks = made["content"]
+    text = blocks[-1]["text"] if blocks and blocks[-1]["type"] == "text" else None
+    if text is None:
+        blocks.append({"type": "text", "text": words})
+    else:
+        blocks[-1]["text"] = f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}{words}"
+
+
 def unknown(why: str, output: str | None = None) -> CallOutcome:
     """It cannot be known whether the call took effect; it is never retried."""
     text = f"{why} It may have run, fully, partly or not at all: check before you repeat it."

@@ -23,6 +23,7 @@ from fairlead_tools.runner.outcome import CallOutcome
 from fairlead_tools.runner.process.output_ring import OutputRing, first_segment
 from fairlead_tools.runner.process.recovery import kill_leftovers
 from fairlead_tools.runner.process.running_call import RunningCall
+from fairlead_tools.runner.tools.hints import next_call
 
 MAX_LIVE = int(os.environ.get("FAIRLEAD_PROCESSES") or 16)
 MAX_KEPT = 32  # that have ended
@@ -118,7 +119,8 @@ class BackgroundProcesses:
         found = self._all.get(name)
         if found is None:
             names = ", ".join(each.name for each in self.all()) or "none"
-            raise ToolFailedError(f"process: unknown process {name!r}; known: {names}")
+            next_one = next_call("process", action="list")
+            raise ToolFailedError(f"process: unknown process {name!r}; known: {names}. {next_one}")
         return found
 
     def check_room(self, starting: int) -> None:

@@ -11,18 +11,20 @@ from typing import Any
 
 from fairlead_tools.runner.connection import RunnerConnection
 from fairlead_tools.runner.journal import journal
-from fairlead_tools.runner.outcome import CallOutcome, failed, outcome, unknown
+from fairlead_tools.runner.outcome import CallOutcome, add_words, failed, outcome, unknown
 from fairlead_tools.runner.plan import Life
 from fairlead_tools.runner.process import children, command_supervisor
 from fairlead_tools.runner.process.children import Child
 from fairlead_tools.runner.process.command_launch import Order
 from fairlead_tools.runner.process.output import Output
 from fairlead_tools.runner.process.output_ring import OutputRing
+from fairlead_tools.runner.process.plain_text import plain_text
 
 LIVE_INTERVAL_S = 0.05
 MAX_REPORT_BYTES = 24 * 1024 * 1024
 
 PLAIN = Life()
+_LEFT_BEHIND = "[{} left behind by the command ended with it; set background for what is to go on]"
 
 _READ_BYTES = 256 * 1024
 _END_BYTES = 4096  # more than the supervisor's part at the end of a report
@@ -152,7 +154,10 @@ class RunningCall:
 
     def so_far(self) -> tuple[str, bool]:
         """What it has printed, and whether something was left out."""
-        return self.output.text() if self.output is not None else ("", False)
+        if self.output is None:
+            return "", False
+        text, cut = self.output.text()
+        return plain_text(text), cut
 
     def run_on(self, output: OutputRing, most_s: float) -> None:
         """Go on in the background, for at most `most_s` in all."""
@@ -239,7 +244,7 @@ class RunningCall:
 
     def _of_command(self, output: Output | OutputRing, orphans_killed: int) -> CallOutcome:
         done, report = self._said
-        text, cut = output.text()
+        text, cut = self.so_far()
         if report is None:
             result = unknown("The process that watched over this command was killed.", text)
         elif report.status is None:
@@ -254,6 +259,8 @@ class RunningCall:
         killed = orphans_killed + (report.killed if report else 0)
         if killed:
             details["killed_processes"] = killed
+        if killed and done is None and report is not None and not report.stopped:
+            add_words(result, _LEFT_BEHIND.format("1 process" if killed == 1 else f"{killed} processes"))
         if output.stored_bytes < output.total_bytes:
             details["output_kept_bytes"] = output.stored_bytes
         result["output_bytes"] = output.total_bytes
@@ -265,7 +272,7 @@ class RunningCall:
         words = text if text.endswith("\n") or not text else text + "\n"
         if report.stopped and self._stop_reason:
             if self._stop_reason == "timed_out":
-                note = f"[stopped after {self._timeout_s:g} s]"
+                note = f"[stopped after {self._timeout_s:g} s; set timeout_s, at most 3600, or background]"
             else:
                 note = f"[cancelled{self._stop_why}]"
             return outcome(self._stop_reason, words + note, is_error=True, exit_code=code)
