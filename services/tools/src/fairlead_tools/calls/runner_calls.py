@@ -118,7 +118,12 @@ class RunnerCalls:
             failpoint("tools.call.before")
             more = {"secrets": True} if call.secrets_allowed or call.approved else {}
             await followed.send(
-                "call", tool=call.name, arguments=call.arguments, timeout_s=call.timeout_s, **more
+                "call",
+                tool=call.name,
+                arguments=call.arguments,
+                timeout_s=call.timeout_s,
+                session=call.session,
+                **more,
             )
             failpoint("tools.call.after")
         else:

@@ -15,6 +15,7 @@ from fairlead_tools.runner.connection import RunnerConnection
 from fairlead_tools.runner.failpoints import failpoint
 from fairlead_tools.runner.journal import journal
 from fairlead_tools.runner.journal.journal import AlreadyStartedError, Journal
+from fairlead_tools.runner.journal.seen_files import SeenFiles
 from fairlead_tools.runner.outcome import CallOutcome, add_words, failed, unknown
 from fairlead_tools.runner.plan import PROCESS_TOOLS, CallPlan, make_plan
 from fairlead_tools.runner.process import whole_outputs
@@ -61,6 +62,7 @@ class Calls:
         self._boot = linux.boot_id()
         self._waits: dict[str, Wait] = {}
         self._processes = BackgroundProcesses(".", self._boot)
+        self._seen = SeenFiles(".")
         self.prefork = Prefork(root, user, restriction)
         self._forget_at = time.monotonic() + FORGET_S
         self.is_closing = False
@@ -192,6 +194,7 @@ class Calls:
         del self._running[running.call_id]
         if running.output is not None:
             running.output.close()
+        self._seen.note(running.session, result.pop("seen", None) or {})
         if result.get("output_cut"):
             self._keep_output(running.call_id, result)
         self.prefork.ended(running)
@@ -252,6 +255,7 @@ class Calls:
             self._forget_at = now + FORGET_S
             with contextlib.suppress(OSError):
                 self._journal.forget_old()
+                self._seen.forget_old()
         for running in list(self._running.values()):
             if running.is_to_yield(now):
                 self._send_to_background(running)
@@ -364,6 +368,8 @@ class Calls:
                 call.start({**whole, **process})
                 limit = MAX_FILE_BYTES if plan.life.yield_s is None else MAX_YIELDED_BYTES
                 output = Output(call.open_output, limit) if plan.is_command else None
+            if plan.session:
+                plan.order["seen"] = self._seen.of(plan.session)
             failpoint("runner.dispatch.before")
             child.go(plan.order)
             failpoint("runner.dispatch.after")
@@ -381,6 +387,7 @@ class Calls:
             output,
             plan.life,
             str(plan.order.get("argv", [""])[-1]),
+            plan.session,
         )
         self._running[plan.call_id] = running
         return running

@@ -70,6 +70,7 @@ FILE_TOOLS = {
     "apply_patch": ToolFunction("patch:apply_patch", once=True),
     "delete": ToolFunction("delete:delete", once=True),
 }
+SEEING = frozenset({"read", "write", "edit", "apply_patch", "delete"})  # sessions' hashes of files
 GIT_TOOLS = {
     "git_status": ToolFunction("git:status", once=False, most_s=SEARCH_TIMEOUT_S),
     "git_diff": ToolFunction("git:diff", once=False, most_s=SEARCH_TIMEOUT_S),
@@ -116,6 +117,7 @@ class CallPlan(NamedTuple):
     order: Order
     is_command: bool
     life: Life = Life()
+    session: str = ""
 
 
 def make_plan(call_id: str, frame: Frame) -> CallPlan:
@@ -149,7 +151,8 @@ def make_plan(call_id: str, frame: Frame) -> CallPlan:
         timeout_s = float(arguments.whole("timeout_s", 0, 0, MAX_COMMAND_TIMEOUT_S) or timeout_s)
     else:
         timeout_s = min(timeout_s, known.most_s)
-    return CallPlan(call_id, tool, timeout_s, known.once, order, known.is_supervised)
+    session = str(frame.get("session") or "") if tool in SEEING else ""
+    return CallPlan(call_id, tool, timeout_s, known.once, order, known.is_supervised, session=session)
 
 
 def _life(arguments: Arguments, asked_s: int) -> Life:
@@ -191,7 +194,9 @@ def run_tool(order: Order, root: Root) -> CallOutcome:
         if "marks" in order:
             os.environ.update(order["marks"])  # of this child alone
         root.secrets_allowed = order.get("secrets") is True
-        return TOOLS[order["tool"]].load()(root, Arguments(order["arguments"]))
+        root.seen, root.noted = order.get("seen") or {}, {}
+        made = TOOLS[order["tool"]].load()(root, Arguments(order["arguments"]))
+        return {**made, "seen": root.noted} if root.noted else made
     except ToolFailedError as error:
         return failed(_with_hint(str(error), _hint(root, order, error)))
     except OSError as error:

@@ -43,6 +43,7 @@ class RunningCall:
         output: Output | OutputRing | None,
         life: Life = PLAIN,
         command: str = "",
+        session: str = "",
     ) -> None:
         self.call_id = call_id
         self.child = child
@@ -50,6 +51,7 @@ class RunningCall:
         self.output = output
         self.life = life
         self.command = command
+        self.session = session
         self.began_at = time.time()
         self.followers: list[RunnerConnection] = []
         self._timeout_s = timeout_s

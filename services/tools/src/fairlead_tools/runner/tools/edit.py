@@ -6,6 +6,7 @@ import os
 
 from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
 from fairlead_tools.runner.outcome import CallOutcome, done
+from fairlead_tools.runner.tools import seen
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.files import encode
 from fairlead_tools.runner.tools.fuzzy import Fit, fits, nearest
@@ -38,7 +39,12 @@ def edit(root: Root, arguments: Arguments) -> CallOutcome:
             notes.append(f"[{each.name('old_text')} fits but for its {note}.]")
     if after == before:
         raise ToolFailedError(f"{path}: the edits change nothing. {next_call('read', path=path)}")
+    changed = seen.is_changed(root, path)
     root.replace_file(path, encode(after, "edits"))
+    if changed:  # the rest of it is still not what the session saw
+        notes.append(f"[{path} had changed since you read it]")
+    else:
+        seen.note_written(root, path)
     diff = unified_diff(path, before or "", after)
     verb = "Created" if before is None else "Edited"
     said = f"{verb} {path}: {replaced} replacement{'s' if replaced > 1 else ''}."

@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
 from fairlead_tools.runner.outcome import CallOutcome, done, image
+from fairlead_tools.runner.tools import seen
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.hints import next_call
 
@@ -35,6 +36,7 @@ def read(root: Root, arguments: Arguments) -> CallOutcome:
         if media_type:
             return _read_picture(path, file, start, media_type, size)
         kind = documents_kind(path, start, extract=arguments.flag("extract"))
+        seen.note_read(root, file.fileno())
         if kind:
             return _read_document(kind, path, file, size, arguments)
         if b"\0" in start:
@@ -128,7 +130,9 @@ def write(root: Root, arguments: Arguments) -> CallOutcome:
     """A file with this content, whether it was there before or not."""
     path = arguments.text("path")
     content = encode(arguments.text("content"), "content")
+    seen.check_unchanged(root, path, "replaced")
     is_new = root.replace_file(path, content)
+    seen.note_written(root, path)
     lines = content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
     verb = "Created" if is_new else "Replaced"
     return done(

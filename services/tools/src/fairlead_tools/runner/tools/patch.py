@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from fairlead_tools.runner.confinement.workspace_root import PinnedPath, Root, ToolFailedError
 from fairlead_tools.runner.outcome import CallOutcome, done
+from fairlead_tools.runner.tools import seen
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.edit import MAX_DIFF_CHARS, MAX_FILE_BYTES, unified_diff
 from fairlead_tools.runner.tools.files import encode
@@ -44,7 +45,13 @@ def apply_patch(root: Root, arguments: Arguments) -> CallOutcome:
     if len(changes) > MAX_FILES:
         raise ToolFailedError(f"patch: at most {MAX_FILES} files, got {len(changes)}")
     made = _make(root, changes)
+    for each in made:
+        if each.after is None:
+            seen.check_unchanged(root, each.path, "removed")
+    known = [each.path for each in made if each.after is not None and not seen.is_changed(root, each.path)]
     _write(root, made)
+    for path in known:
+        seen.note_written(root, path)
     shown = [_line(each) for each in changes]
     diff = "".join(_diff(each) for each in made)[:MAX_DIFF_CHARS]
     files = [{"path": each.path, "kind": each.kind, "target": each.target} for each in changes]
