@@ -16,7 +16,7 @@ from fairlead_common.protocol.entries import DroppedEntry, Entry
 from fairlead_common.protocol.messages import ToolCall
 from fairlead_common.protocol.notices import Compact, Navigate, UndoCompaction
 from fairlead_common.service.config_revisions import DOCUMENT
-from fairlead_common.service.log_formats import BRANCHES
+from fairlead_common.service.log_formats import BRANCHES, BUDGET_RESERVATION
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.memory_model import text
 from tests.support.memory_world import MemoryWorld, memory_world_of
@@ -287,6 +287,21 @@ async def test_a_summary_is_prepared_while_idle_and_taken_when_the_window_is_ful
     assert w.mind.too_large == []
     assert "op=P0 " not in asked(w)
     assert "FACT-0" in asked(w)
+
+
+async def test_the_entry_of_what_a_summary_costs_does_not_end_its_preparation(
+    w: CompactionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind in (1, BRANCHES, BUDGET_RESERVATION))
+    await w.agent(settings=SMALL)
+    number = 0
+    while not w.mind.summarised:
+        await w.said(f"op=P{number} {WORDS}")
+        await asyncio.sleep(1)
+        number += 1
+    await asyncio.sleep(20)
+    assert len(w.mind.summarised) == 1
+    assert tags(await w.log("a"))[-2:] == ["budget_settlement", "compaction_prepared"]
 
 
 async def test_a_prompt_ends_the_preparation_at_once_and_is_answered(w: CompactionWorld) -> None:

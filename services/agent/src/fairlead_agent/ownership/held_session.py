@@ -383,26 +383,26 @@ class HeldSession:
     ) -> None:
         """Work whenever there is something to do, until the session was idle for `WARM_S` or is deleted."""
         snapshots, keeping = self._shared.snapshots, None
+        preparing: asyncio.Task[None] | None = None
         try:
             await loop.run(update_list)
             while not owner.state.deleting:
                 if (keeping is None or keeping.done()) and snapshots.is_due(owner.state):
                     keeping = tasks.create_task(snapshots.keep(owner.state), name="snapshot")
                 titles.begin(tasks)
-                # It ends as soon as there is work.
-                preparing = tasks.create_task(loop.prepare(), name="prepare")
-                preparing.add_done_callback(lambda _: owner.changed.set())
-                try:
-                    is_wanted = await self._stay_warm(owner, loop, preparing.done)
-                finally:
-                    preparing.cancel()
-                if not is_wanted:
+                if preparing is None or preparing.done():
+                    preparing = tasks.create_task(loop.prepare(), name="prepare")
+                    preparing.add_done_callback(lambda _: owner.changed.set())
+                if not await self._stay_warm(owner, loop, preparing.done):
                     break
+                if not loop.is_idle:  # an entry that it appends, what it costs for one, does not end it
+                    preparing.cancel()
                 await loop.run(update_list)
         finally:
             titles.cancel()
-            if keeping is not None:
-                keeping.cancel()
+            for task in (keeping, preparing):
+                if task is not None:
+                    task.cancel()
 
     async def _stay_warm(self, owner: Owner, loop: AgentLoop, is_prepared: Callable[[], bool]) -> bool:
         """Keep the idle session. True if work or a change of the list comes before `WARM_S` is over.
