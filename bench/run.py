@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench import cron, executors, floor, in_a_row, latency, listing, load, long_log, sandboxes
+from bench import cron, crossing, executors, floor, in_a_row, latency, listing, load, long_log, sandboxes
 from bench.latency import Result
 from bench.machine import about
 from bench.report import Report
@@ -31,6 +31,7 @@ SCENARIOS: dict[str, Callable[[Options], Awaitable[Result]]] = {
     "memory": load.memory,
     "growth": latency.growth,
     "long-log": long_log.long_log,
+    "crossing": crossing.crossing,
     "resume": latency.resume,
     "parked": load.parked,
     "sandbox-local": sandboxes.sandbox_local,
