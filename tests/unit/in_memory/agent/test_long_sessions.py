@@ -32,6 +32,7 @@ from tests.support.summarising_model import SummarisingModel
 
 TURNS = int(os.environ.get("FAIRLEAD_TURNS", "120"))
 FACTS = 30
+BYTES_PER_WINDOW_TOKEN = 6  # of the state: its words at four bytes a token, and what is around them
 STRETCHES = 10  # in which what a turn costs, and what is kept of the session, are looked at
 
 
@@ -99,7 +100,7 @@ async def test_every_prompt_is_answered_and_no_fact_is_forgotten(w: LongWorld, w
     _write_down(str(window), {"turns": TURNS, "facts": FACTS, "cpu_ms_per_turn": ms, "state_bytes": kept})
     if TURNS >= 1000:  # what is kept of a session, and what a turn of it costs, do not grow with its age
         half = STRETCHES // 2
-        assert max(kept[half:]) <= 1.5 * max(kept[1:half]), kept
+        assert max(kept) <= BYTES_PER_WINDOW_TOKEN * window, kept
         assert sum(ms[half:]) <= 1.5 * sum(ms[:half]), ms
 
 
