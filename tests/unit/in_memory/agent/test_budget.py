@@ -87,12 +87,12 @@ async def test_a_limit_of_a_run_needs_no_shared_record_and_covers_all_its_reques
 
 
 async def test_a_reply_is_limited_to_what_is_left(w: MemoryWorld) -> None:
-    await w.agent(settings=settings(usd_per_run=0.18))
+    await w.agent(settings=settings(usd_per_run=0.26))
     await w.say("a", "op=P1")
     assert (await w.settled("a"))[-1] == "run completed"
     [asked], [reserved] = w.mind.asked, of(await w.log("a"), BudgetReservationEntry)
     assert 1024 <= (asked.max_output_tokens or 0) < 2000
-    assert 170_000 < reserved.micro_usd <= 180_000
+    assert 250_000 < reserved.micro_usd <= 260_000
 
 
 async def test_at_the_limit_of_a_run_a_person_is_asked_and_it_goes_on_with_more(w: MemoryWorld) -> None:

@@ -1,15 +1,12 @@
 """The usage of one day in its bucket: rows are added once, however often their record is read."""
 
 from contextlib import suppress
-from typing import Final
 
 import msgspec
 
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol.usage import DayUsage, UsageRow
-
-POINT: Final = "agent.usage"
 
 RowsOfRecords = list[tuple[int, UsageRow]]  # with the sequence of the record
 
@@ -32,7 +29,9 @@ async def add_rows(bucket: Bucket, key: str, found: RowsOfRecords) -> None:
         if after.last_seq == before.last_seq:
             return
         try:
-            await bucket.update(key, msgspec.json.encode(after), stored.seq if stored else 0, point=POINT)
+            await bucket.update(
+                key, msgspec.json.encode(after), stored.seq if stored else 0, point="agent.usage"
+            )
         except ConflictError:
             continue
         return
@@ -48,4 +47,4 @@ async def keep_position(bucket: Bucket, key: str, position: msgspec.Struct, stor
         BusUnavailableError: NATS is away; the same records are read again, which changes nothing.
     """
     with suppress(ConflictError):  # another worker is further, or will read the same again
-        await bucket.update(key, msgspec.json.encode(position), stored_seq, point=POINT)
+        await bucket.update(key, msgspec.json.encode(position), stored_seq, point="agent.usage")
