@@ -1,13 +1,15 @@
 """Going on from another message: edited words, other answers, arrows between them, and new sessions."""
 
 import re
+import time
+from collections.abc import Callable
 
 from playwright.sync_api import Locator, Route, expect
 
 from tests.e2e import test_web
-from tests.e2e.tab import Tab
+from tests.e2e.tab import PATIENCE_MS, UNREACHABLE, Tab
 from tests.e2e.test_web import NewTab
-from tests.support.fairlead_up import FairleadUp
+from tests.support.fairlead_up import FairleadUp, Json
 
 pytestmark = test_web.pytestmark
 PHONE = test_web.PHONE
@@ -201,3 +203,138 @@ def test_a_branch_is_left_with_a_summary_of_it_if_that_is_wanted(new_tab: NewTab
     dialog.get_by_role("button", name="Go", exact=True).click()
     expect(tab.replies).to_have_text([re.compile("a plan")])
     expect(tab.log.get_by_text("You are at an earlier point.")).to_be_visible()
+
+
+# -- with kills -------------------------------------------------------------------
+
+
+def live_branch(up: FairleadUp, session: str) -> list[str]:
+    """Ids of what is said on the live branch: what the parents of the last entry lead through."""
+    entries = up.entries(session)
+    parents = {
+        entry["id"]: entry.get("parent_id") or before
+        for before, entry in zip([None, *(each["id"] for each in entries)], entries, strict=False)
+    }
+    said = {entry["id"] for entry in entries if is_said(entry)}
+    at = entries[-1]["id"]
+    chain = [at]
+    while (at := parents.get(at)) is not None:
+        chain.append(at)
+    return [entry for entry in reversed(chain) if entry in said]
+
+
+def is_said(entry: Json) -> bool:
+    return entry["type"] == "message" and entry["message"]["role"] in ("user", "assistant")
+
+
+def drawn(tab: Tab) -> list[str]:
+    """Ids of the messages that the page shows."""
+    ids: list[str] = tab.log.locator("article").evaluate_all("all => all.map(one => one.id.slice(2))")
+    return ids
+
+
+def settled(up: FairleadUp, session: str, *tabs: Tab) -> None:
+    """Wait until the log rests and all pages show its live branch."""
+    deadline = time.monotonic() + 2 * PATIENCE_MS / 1000
+    while True:
+        for tab in tabs:
+            tab.wait_state("Idle")
+        seen = [live_branch(up, session), *(drawn(tab) for tab in tabs)]
+        starts, ends = (
+            sum(entry["type"] == kind for entry in up.entries(session)) for kind in ("run_start", "run_end")
+        )
+        if starts == ends and all(each == seen[0] for each in seen):
+            return
+        assert time.monotonic() < deadline, f"{starts} runs began, {ends} ended: {seen}\n{up.tail()}"
+        time.sleep(0.2)
+
+
+def kill(up: FairleadUp, *services: str) -> None:
+    """Kill all of these at once, and wait until others have taken their place."""
+    old = {service: up.kill(service) for service in services}
+    for service, pid in old.items():
+        up.wait_restarted(service, old_pid=pid)
+
+
+def test_two_browsers_change_a_session_at_once_while_agent_and_gateway_are_killed(
+    up: FairleadUp, new_tab: NewTab
+) -> None:
+    one, two = new_tab(), new_tab()
+    for tab in (one, two):
+        for trouble in (UNREACHABLE, "409", "502", "503"):
+            tab.expect_trouble(trouble)
+    session = one.begin('op=K1 answer="begun"')
+    one.wait_ends()
+    one.say('op=K2 answer="went on"')
+    one.wait_ends(2)
+    two.go(f"/s/{session}")
+    two.wait_ends(2)
+
+    def answer_again() -> None:
+        two.log.get_by_role("button", name="Answer again").last.click()
+
+    rounds: list[tuple[Callable[[], None], tuple[str, ...]]] = [
+        (answer_again, ("agent",)),
+        (lambda: two.say('op=K3 answer="said by two"'), ("gateway",)),
+        (answer_again, ("agent", "gateway")),
+    ]
+    for number, (act, killed) in enumerate(rounds):
+        message = one.said.first
+        message.hover()
+        message.get_by_role("button", name="Edit and send again").click()
+        box = one.page.get_by_label("Your message")
+        box.fill(f'op=K{4 + number} answer="edited {number}" stall=0.3')
+        act()
+        box.press("Enter")
+        kill(up, *killed)
+        expect(one.page.get_by_role("button", name="Sending")).to_have_count(0)
+        if box.is_visible():  # it was told that the conversation had gone on, and keeps its words
+            box.press("Escape")
+        settled(up, session, one, two)
+    assert picture(one) == picture(two)
+    said = [entry for entry in up.entries(session) if is_said(entry) and "K3" in str(entry["message"])]
+    assert sum(entry["message"]["role"] == "user" for entry in said) == 1
+    two.shoot("settled")
+
+    before = live_branch(up, session)
+    one.said.first.hover()
+    one.said.first.get_by_role("button", name="Fork from here").click()
+    kill(up, "gateway")
+    one.page.wait_for_url(lambda url: session not in url)
+    expect(one.said).to_have_count(1)
+    one.say("op=K9 in the fork")
+    expect(one.replies).to_have_count(1)
+    expect(one.said).to_have_count(2)
+    assert live_branch(up, session) == before
+    one.go(f"/s/{session}")
+    settled(up, session, one, two)
+
+
+def test_a_prompt_that_comes_while_a_branch_is_left_is_on_the_new_one_once_whatever_is_killed(
+    up: FairleadUp, new_tab: NewTab
+) -> None:
+    one, two = new_tab(), new_tab()
+    for tab in (one, two):
+        for trouble in (UNREACHABLE, "502", "503"):
+            tab.expect_trouble(trouble)
+    session = one.begin('op=P1 answer="kept"')
+    one.wait_ends()
+    one.say('op=P2 summarising=3 summary="what was tried" answer="left behind"')
+    one.wait_ends(2)
+    two.go(f"/s/{session}")
+    two.wait_ends(2)
+    one.log.get_by_role("button", name="Go on from here").first.click()
+    dialog = one.page.get_by_role("dialog")
+    dialog.get_by_label("Tell the model what was tried").check()
+    dialog.get_by_role("button", name="Go", exact=True).click()
+    expect(two.log.get_by_text("Summarising the branch that is left")).to_be_visible()
+    two.say('op=P3 answer="on the new branch"')
+    kill(up, "agent", "gateway")
+    for tab in (one, two):
+        expect(tab.replies).to_have_text([re.compile("kept"), re.compile("on the new branch")])
+        expect(tab.log.get_by_text("The model was told what the other branch was about")).to_be_visible()
+    settled(up, session, one, two)
+    said = [entry for entry in up.entries(session) if is_said(entry) and "P3" in str(entry["message"])]
+    assert [entry["message"]["role"] for entry in said] == ["user"]
+    assert said[0]["id"] in live_branch(up, session)
+    two.shoot("settled")

@@ -70,14 +70,19 @@ export function stopsRun({ view }: SessionState): boolean {
 export async function fork(session: LiveSession, entry: string): Promise<void> {
   const id = newKey();
   try {
-    const made = await persistently(
-      () => api.fork(session.id, { entry, id }),
+    await persistently(
+      () => api.fork(session.id, { entry, id }).catch(alreadyMade),
       () => undefined,
     );
-    navigate(`/s/${made.id}`);
+    navigate(`/s/${id}`);
   } catch (error) {
     complain("Could not fork the session", error);
   }
+}
+
+/** A repeated request finds the session that the first one made, and whose answer was lost. */
+function alreadyMade(error: unknown): void {
+  if (!(error instanceof ApiError) || error.status !== 409 || error.field !== "id") throw error;
 }
 
 function told(what: string, why: string): false {
