@@ -17,7 +17,7 @@ from fairlead_tools.runner.journal import journal
 from fairlead_tools.runner.journal.journal import AlreadyStartedError, Journal
 from fairlead_tools.runner.journal.seen_files import SeenFiles
 from fairlead_tools.runner.outcome import CallOutcome, add_words, failed, unknown
-from fairlead_tools.runner.plan import PROCESS_TOOLS, CallPlan, make_plan
+from fairlead_tools.runner.plan import PROCESS_TOOLS, SEEING, CallPlan, make_plan
 from fairlead_tools.runner.process import whole_outputs
 from fairlead_tools.runner.process.background_processes import LIFE_S, BackgroundProcesses
 from fairlead_tools.runner.process.children import Child
@@ -198,6 +198,8 @@ class Calls:
         if result.get("output_cut"):
             self._keep_output(running.call_id, result)
         self.prefork.ended(running)
+        for words in self._processes.unreported_ends(running.session):
+            add_words(result, words)
         self._conclude(running.call_id, running.call, running.followers, result)
 
     def _keep_output(self, call_id: str, result: CallOutcome) -> None:
@@ -368,7 +370,7 @@ class Calls:
                 call.start({**whole, **process})
                 limit = MAX_FILE_BYTES if plan.life.yield_s is None else MAX_YIELDED_BYTES
                 output = Output(call.open_output, limit) if plan.is_command else None
-            if plan.session:
+            if plan.session and plan.tool in SEEING:
                 plan.order["seen"] = self._seen.of(plan.session)
             failpoint("runner.dispatch.before")
             child.go(plan.order)

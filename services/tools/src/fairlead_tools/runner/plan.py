@@ -134,11 +134,12 @@ def make_plan(call_id: str, frame: Frame) -> CallPlan:
     timeout_s = protocol.number_of(frame, "timeout_s", DEFAULT_TIMEOUT_S, 0.001, protocol.MAX_TIMEOUT_S)
     arguments = Arguments(values)
     env = frame.get("env", {})
+    session = str(frame.get("session") or "")
     if tool == COMMAND_TOOL:
         asked = arguments.whole("timeout_s", 0, 0, MAX_COMMAND_TIMEOUT_S)
         life = _life(arguments, asked)
         order = _command(call_id, arguments.text("command"), env, life)
-        return CallPlan(call_id, tool, float(asked or timeout_s), True, order, True, life)
+        return CallPlan(call_id, tool, float(asked or timeout_s), True, order, True, life, session)
     if isinstance(tool, str) and tool in PROCESS_TOOLS:
         return CallPlan(call_id, tool, timeout_s, PROCESS_TOOLS[tool], {"arguments": values}, False)
     if not isinstance(tool, str) or tool not in TOOLS:
@@ -151,7 +152,6 @@ def make_plan(call_id: str, frame: Frame) -> CallPlan:
         timeout_s = float(arguments.whole("timeout_s", 0, 0, MAX_COMMAND_TIMEOUT_S) or timeout_s)
     else:
         timeout_s = min(timeout_s, known.most_s)
-    session = str(frame.get("session") or "") if tool in SEEING else ""
     return CallPlan(call_id, tool, timeout_s, known.once, order, known.is_supervised, session=session)
 
 

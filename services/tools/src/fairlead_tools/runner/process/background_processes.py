@@ -62,6 +62,18 @@ class BackgroundProcess:
         """Everything before this byte was shown."""
         self._seen = max(self._seen, offset)
 
+    @property
+    def is_unreported(self) -> bool:
+        """Whether it ended, and its session was not told so."""
+        return self.running is None and bool(self.exit) and not self.exit.get("reported")
+
+    def mark_reported(self) -> None:
+        """Its session knows that it ended."""
+        if self.is_unreported:
+            self.exit["reported"] = True
+            with contextlib.suppress(OSError):  # a full disk: it is told once more after a restart
+                _write(os.path.join(self.directory, "exit"), self.exit)
+
     def facts(self) -> ProcessRecord:
         """State as JSON, for programs."""
         ended = float(self.exit.get("at") or time.time())
@@ -147,6 +159,7 @@ class BackgroundProcesses:
             "pid": running.child.pid,
             "start": running.child.start,
             "boot": self._boot,
+            "session": running.session,
             "command": running.command[:2_000],
             "at": running.began_at,
             "pty": running.life.terminal is not None,
@@ -179,6 +192,17 @@ class BackgroundProcesses:
         over = [each for each in self.all() if each.running is None]
         for each in over[: max(0, len(over) - MAX_KEPT)]:
             self.remove(each)
+
+    def unreported_ends(self, session: str) -> list[str]:
+        """A line for each process of the session that ended, unless the session knows that already."""
+        lines = []
+        for each in self.all():
+            if session and each.record.get("session") == session and each.is_unreported:
+                lines.append(
+                    f"[{each.name} {each.state} after {each.facts()['seconds']:.0f} s; see it with process]"
+                )
+                each.mark_reported()
+        return lines
 
     def _end(self, process: BackgroundProcess, how: ProcessRecord) -> None:
         process.exit = {name: value for name, value in how.items() if value is not None}

@@ -152,6 +152,7 @@ def poll(process: BackgroundProcess, call_id: str) -> CallOutcome:
 
 
 def _with_state(process: BackgroundProcess, text: str, **more: object) -> CallOutcome:
+    process.mark_reported()
     facts = {**process.facts(), **more}
     end = "" if text.endswith("\n") else "\n"
     return done(f"{text}{end}[{process.name} {_is(process)} after {facts['seconds']:.0f} s]", **facts)
