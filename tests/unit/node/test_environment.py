@@ -84,6 +84,15 @@ def test_the_agent_alone_gets_the_keys_that_the_configuration_names() -> None:
     assert {"MY_GIT", "MY_OTHER_SECRET"} <= set(agent["FAIRLEAD_AGENT_ENV"].split(","))  # that it hides
 
 
+def test_executors_alone_get_what_commands_are_to_see_and_no_keys_of_models() -> None:
+    theirs = {"JAVA_HOME": "/java", "MY_KEY": "sk-1", "OPENAI_API_KEY": "sk-2", "FAIRLEAD_TOKEN": "sk-3"}
+    theirs |= {"FAIRLEAD_COMMAND_ENV": ", ".join(theirs)}
+    plan = PLAN._replace(for_agent=frozenset({"MY_KEY"}))
+    tools = service_environment("tools", "tools-1", plan, NATS, theirs)
+    assert {"JAVA_HOME", "MY_KEY", "OPENAI_API_KEY", "FAIRLEAD_TOKEN"} & tools.keys() == {"JAVA_HOME"}
+    assert "JAVA_HOME" not in service_environment("scheduler", "scheduler-1", plan, NATS, theirs)
+
+
 def test_secrets_that_the_configuration_names_reach_those_who_read_them() -> None:
     theirs = {**THEIRS, "FAIRLEAD_SECRET_HOOK": "sk-7"}
     having = {

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fairlead_tools.runner.process import environment
 from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
 from fairlead_tools.sandboxes.local import LocalSandbox, runner_environment
 from fairlead_tools.sandboxes.runner_starter import RunnerStarter
@@ -199,3 +200,12 @@ async def test_another_environment_is_not_the_starters(box: Box, monkeypatch: py
 async def test_a_new_runner_makes_a_supervisor_before_its_first_command(box: Box) -> None:
     await box.begin()
     await supervisor_of(await box.runner("one"))
+
+
+def test_commands_see_the_variables_that_are_named_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("JAVA_HOME", "OTHER", "FAIRLEAD_TOKEN"):
+        monkeypatch.setenv(name, "/somewhere")
+    monkeypatch.setenv("FAIRLEAD_COMMAND_ENV", "JAVA_HOME, NOT_SET,FAIRLEAD_TOKEN")
+    seen = environment.plain(runner_environment())
+    assert seen["JAVA_HOME"] == "/somewhere"
+    assert not {"OTHER", "NOT_SET", "FAIRLEAD_TOKEN", "TOKEN"} & seen.keys()

@@ -76,6 +76,7 @@ _OF_PROVIDERS: Final = frozenset(
 )
 _CLAUDE: Final = "claude-sonnet-4-5"
 MORE_FOR_AGENT: Final = "FAIRLEAD_AGENT_ENV"  # names of more variables, separated by commas
+MORE_FOR_COMMANDS: Final = "FAIRLEAD_COMMAND_ENV"  # the same, of what commands see
 _TOOLS: Final = frozenset({"DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_CERT_PATH"}) | {
     "DOCKER_TLS_VERIFY",
     "SSH_AUTH_SOCK",
@@ -179,7 +180,9 @@ def service_environment(
     own = {
         key: value
         for key, value in source.items()
-        if _passes(key, service) or (service == "agent" and key in named)
+        if _passes(key, service)
+        or (service == "agent" and key in named)
+        or (service == "tools" and key in _for_commands(source) - plan.for_agent)
     }
     if service == "agent" and (told := sorted(filter(None, named))):
         own[MORE_FOR_AGENT] = ",".join(told)  # it keeps their values out of what tools bring
@@ -202,6 +205,12 @@ def service_environment(
         }
     )
     return own
+
+
+def _for_commands(source: Mapping[str, str]) -> set[str]:
+    """Variables that commands are to see; keys of model providers are never among them."""
+    named = {name.strip() for name in source.get(MORE_FOR_COMMANDS, "").split(",")}
+    return {name for name in named if not name.startswith("FAIRLEAD_") and not _is_of_provider(name)}
 
 
 def _passes(key: str, service: str) -> bool:
