@@ -72,7 +72,9 @@ async def _turn(here: Setting, watch: Watch, session: str) -> tuple[float, int]:
     """Milliseconds from the POST to the model's receipt, and how many messages it was shown."""
     name = here.new_name()
     began = time.monotonic_ns()
-    await here.ask(watch, session, f"id={name} say 8 tokens summarising={SUMMARY_S} {_FILLER}")
+    await here.ask(
+        watch, session, f'id={name} say 8 tokens summary="so far" summarising={SUMMARY_S} {_FILLER}'
+    )
     request = next(
         line
         for line in reversed(here.model_log())
