@@ -2,7 +2,8 @@
 
 import pytest
 
-from fairlead_agent.tools.tool_sets import select, unknown
+from fairlead_agent.models.families import Maker
+from fairlead_agent.tools.tool_sets import select, unknown, unsuited
 from fairlead_common.protocol.messages import ToolSpec
 
 
@@ -46,6 +47,27 @@ def test_names_groups_profiles_and_the_work_select(
     wanted: list[str], work_mode: str, expected: list[str]
 ) -> None:
     assert [each.name for each in select(SPECS, wanted, work_mode)] == expected
+
+
+@pytest.mark.parametrize(
+    ("maker", "wanted", "without"),
+    [
+        ("gpt", [], {"edit"}),
+        ("gpt", ["coding"], {"edit"}),
+        ("gpt", ["coding", "edit"], set()),
+        ("claude", [], {"apply_patch"}),
+        ("gemini", ["full"], {"apply_patch"}),
+        ("other", ["edit", "apply_patch"], set()),
+    ],
+)
+def test_a_model_is_offered_the_tool_for_edits_that_it_was_trained_for(
+    maker: Maker, wanted: list[str], without: set[str]
+) -> None:
+    assert unsuited(["read", "edit", "apply_patch"], wanted, maker) == without
+
+
+def test_a_model_keeps_the_only_tool_for_edits_that_there_is() -> None:
+    assert unsuited(["read", "edit"], [], "gpt") == unsuited(["apply_patch"], [], "claude") == frozenset()
 
 
 def test_what_nobody_offers_is_told() -> None:

@@ -11,8 +11,9 @@ import structlog
 from jsonschema.protocols import Validator
 
 from fairlead_agent.lru import LruCache
+from fairlead_agent.models.families import Maker
 from fairlead_agent.tools.tool_lists import ToolList, ToolSchema
-from fairlead_agent.tools.tool_sets import select, unknown
+from fairlead_agent.tools.tool_sets import select, unknown, unsuited
 from fairlead_agent.tools.tool_wordings import ToolWordings
 from fairlead_agent.tools.workspace_queries import WorkspaceQueries
 from fairlead_common.bus import Bus
@@ -58,7 +59,16 @@ class Tools:
         for spec in select(specs, wanted, work_mode):
             self.specs.setdefault(spec.name, spec)  # of two with one name the first: it cannot be taken over
         self.schemas = tuple(map(_schema, self.specs.values()))
+        self._wanted = wanted
+        self._offered: dict[Maker, ToolList] = {}
         self._validators: dict[str, Validator] = {}
+
+    def offered(self, maker: Maker) -> ToolList:
+        """What a model of this maker is offered. It may call the others as well."""
+        if maker not in self._offered:
+            without = unsuited(self.specs, self._wanted, maker)
+            self._offered[maker] = tuple(each for each in self.schemas if each.name not in without)
+        return self._offered[maker]
 
     def problem(self, name: str, arguments: dict[str, object]) -> str | None:
         """What is wrong with the arguments, in words for the model, or None."""

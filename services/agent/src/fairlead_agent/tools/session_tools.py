@@ -9,6 +9,7 @@ from typing import Final
 
 import structlog
 
+from fairlead_agent.models.families import Maker
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.tools.catalog import Catalog
 from fairlead_agent.tools.tool_lists import ToolList, decode_list, encode_list, same_tools
@@ -35,31 +36,32 @@ class SessionTools:
         self._unkept: tuple[ToolListEntry, bytes] | None = None
         self.environment = ("", "")  # that the next request tells, and its basis; written with the list
 
-    async def offered(self, host: str | None, profile: AgentConfig) -> ToolList:
+    async def offered(self, host: str | None, profile: AgentConfig, whose: Maker) -> ToolList:
         """What the next request offers. If that is another list than the log has, `keep` writes it.
 
         Args:
             host: where the calls will go; None: no executor is known, and nothing is offered.
+            whose: maker of the model that is asked.
         """
         self._unkept = None
         entry, work_mode = self._state.tool_list, self._state.work(profile.work_mode)
         if host is None:
             return ()  # each call would fail, and each failure is another request
-        live = self._catalog.tools(host, profile.tools, work_mode)
+        live = self._catalog.tools(host, profile.tools, work_mode).offered(whose)
         try:
             known = await self._known(entry) if entry else None
         except (FairleadError, TimeoutError) as error:
             log.warning("tool_list_not_read", error=str(error) or f"no answer in {GET_S:g} s")
-            return live.schemas  # the list stays as it is: a later request finds it again
+            return live  # the list stays as it is: a later request finds it again
         steady_s = self._catalog.offered_for_s(host)
-        fits = entry is not None and _fits(entry, host, profile.tools, work_mode)
+        fits = entry is not None and _fits(entry, host, profile.tools, work_mode, whose)
         if steady_s is None:  # it is away, and what it last said may be old
-            return known if known is not None and fits else live.schemas
-        same = known is not None and same_tools(known, live.schemas)
+            return known if known is not None and fits else live
+        same = known is not None and same_tools(known, live)
         may_change = not fits or (self._begins_run and steady_s >= STEADY_S)
         if known is not None and ((fits and same) or not may_change):
             return known
-        tools = self._catalog.wordings.settled((host, tuple(profile.tools), work_mode), live.schemas)
+        tools = self._catalog.wordings.settled((host, tuple(profile.tools), work_mode, whose), live)
         if known is not None and (same or same_tools(known, tools)):
             tools = known
             if fits:
@@ -75,6 +77,7 @@ class SessionTools:
                     host=host,
                     wanted=profile.tools,
                     work_mode=work_mode,
+                    maker=whose,
                 ),
                 data,
             )
@@ -137,8 +140,9 @@ class SessionTools:
         return self._catalog.lists.put(entry.object, tools)
 
 
-def _fits(entry: ToolListEntry, host: str, wanted: list[str], work_mode: str) -> bool:
-    return (entry.host, entry.wanted, entry.work_mode) == (host, wanted, work_mode)
+def _fits(entry: ToolListEntry, host: str, wanted: list[str], work_mode: str, whose: Maker) -> bool:
+    basis = (entry.host, entry.wanted, entry.work_mode, entry.maker)
+    return basis == (host, wanted, work_mode, whose)
 
 
 def _content(entry: ToolListEntry) -> tuple[object, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from fairlead_agent.models.families import Maker
 from fairlead_common.protocol.messages import READING_WORK_MODES, ToolSpec
 
 _GROUPED: Final = {"coding": ("fs", "runtime", "git"), "web": ("web",)}
@@ -23,6 +24,15 @@ def select(specs: Iterable[ToolSpec], wanted: Iterable[str], work_mode: str) -> 
     tests = [_test(word) for word in wanted] or [_test("full" if work_mode else "standard")]
     chosen = [spec for spec in specs if any(test(spec) for test in tests)]
     return [spec for spec in chosen if spec.read_only] if work_mode in READING_WORK_MODES else chosen
+
+
+def unsuited(names: Iterable[str], wanted: Iterable[str], maker: Maker) -> frozenset[str]:
+    """Which of the tools a model is not offered: it was trained for another one of them to change files.
+
+    What is wanted by its own name is always offered.
+    """
+    preferred, other = ("apply_patch", "edit") if maker == "gpt" else ("edit", "apply_patch")
+    return frozenset({other}) if preferred in set(names) and other not in wanted else frozenset()
 
 
 def unknown(specs: Iterable[ToolSpec], wanted: Iterable[str]) -> list[str]:

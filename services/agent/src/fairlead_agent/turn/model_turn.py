@@ -241,7 +241,7 @@ class ModelTurn:
             await self._catalog.first_word(place.host)
             place = self._places.known(self._state, profile, (self._state.placement or place).host)
         host = place.host if place else None
-        tools = await self._tools.offered(host, profile)
+        tools = await self._tools.offered(host, profile, maker(model_name))
         _, _, name = model_name.partition("/")
         system = system_prompt(maker(model_name), profile)
         context, window = self._owner.context, self._registry.window(model_name, profile)
