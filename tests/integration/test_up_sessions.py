@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelProcess]:
 def up(model: ModelProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FairleadUp]:
     environ = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "test", "FAIRLEAD_MODEL": "openai/scripted"}
     home = tmp_path_factory.mktemp("up") / "home"
-    with FairleadUp(home, sets=[CHEAP], environ=environ) as running:
+    with FairleadUp(home, sets=[CHEAP, "agents.main.context_window=24000"], environ=environ) as running:
         yield running
 
 
@@ -92,3 +93,32 @@ def test_old_sessions_are_pruned_on_the_command_line(up: FairleadUp) -> None:
     assert title(up, pinned)
     wrong = up.cli("sessions", "prune", "--older-than", "soon")
     assert (wrong.returncode, "--older-than" in wrong.stderr) == (2, True)
+
+
+def test_a_job_that_runs_often_has_its_earlier_runs_summarised(up: FairleadUp) -> None:
+    words = f'id=J1 answer="found 7 sheep" {"look again " * 300}'
+    job = {
+        "name": "count",
+        "schedule": {"kind": "every", "every": "1d"},
+        "sessionTarget": "isolated",
+        "payload": {"kind": "agentTurn", "message": words},
+    }
+    made = up.api("POST", "/api/cron/jobs", {"job": job})["job"]["id"]
+    session = f"cron-{made}"
+
+    def ends() -> list[str]:
+        return [str(each["outcome"]) for each in up.entries(session) if each["type"] == "run_end"]
+
+    def has_ended(runs: int) -> bool:
+        return up.call("GET", f"/api/sessions/{session}")[0] == 200 and len(ends()) >= runs
+
+    for number in range(1, 16):
+        up.api("POST", f"/api/cron/jobs/{made}/run", {"mode": "force"})
+        until(partial(has_ended, number), "no end")
+        if any(each["type"] == "compaction" for each in up.entries(session)):
+            break
+    entries = up.entries(session)
+    summary = next(each for each in entries if each["type"] == "compaction")
+    assert (summary["cause"], "found 7 sheep" in summary["summary"]) == ("threshold", True)
+    assert set(ends()) == {"completed"}
+    assert not [each for each in entries if each.get("name") == "title_requested"]
