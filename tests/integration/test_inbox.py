@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from fairlead_agent.tools.catalog import Catalog
-from fairlead_agent.turn.inbox import Inbox
+from fairlead_agent.turn.inbox import Inbox, owner_of
+from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.objects import Objects
+from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import AttachedFile, TextBlock, UserMessage
 from fairlead_common.protocol.entries import Placement
 from fairlead_common.protocol.messages import WorkspaceKind
@@ -32,7 +34,8 @@ class Attached:
     def __init__(self, host: Host) -> None:
         self.host = host
         self.objects = Objects(host.bus)
-        self.inbox = Inbox(Catalog(host.bus), self._get)
+        self.owner = owner_of("chat", 0)
+        self.inbox = Inbox(Catalog(host.bus), self._get, lambda: self.owner)
         self.items: list[Item] = []
 
     async def _get(self, name: str, limit_bytes: int) -> bytes:
@@ -101,6 +104,29 @@ async def test_a_disk_that_cannot_be_written_is_told_and_mended_later(attached: 
     blocked.unlink()
     assert await attached.store() == ""
     assert (attached.host.workspace / PATH).read_bytes() == DATA
+
+
+async def test_the_files_of_a_deleted_session_go_unless_a_fork_has_them_too(attached: Attached) -> None:
+    host, bucket = attached.host, Bucket(attached.host.bus, subjects.BUCKET_WORKSPACES)
+    await host.started()
+    assert await attached.store() == ""
+    origin, fork = attached.owner, owner_of("fork", 7)
+    attached.owner = fork
+    attached.inbox = Inbox(Catalog(host.bus), attached._get, lambda: fork)
+    assert await attached.store() == ""
+    (host.workspace / ".fairlead/inbox/e1/unpacked").mkdir()
+    for owner in (origin, fork):
+        assert (host.workspace / PATH).exists()
+        key = subjects.workspace_gone(HOST, owner)
+        await bucket.create(key, b"{}")
+
+        async def is_done(key: str = key) -> bool:
+            return await bucket.get(key) is None
+
+        async with asyncio.timeout(30):
+            while not await is_done():
+                await asyncio.sleep(0.05)
+    assert list((host.workspace / ".fairlead/inbox").iterdir()) == []
 
 
 class _Confined(SandboxedHost):

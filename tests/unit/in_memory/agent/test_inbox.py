@@ -5,12 +5,15 @@ import re
 import pytest
 
 from fairlead_agent.session.log_readers import LogReaders
+from fairlead_agent.turn.inbox import owner_of
 from fairlead_common.bus.objects import Objects
+from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ImageBlock, TextBlock, UserMessage, blocks_of
-from fairlead_common.protocol.entries import DroppedEntry, MessageEntry
+from fairlead_common.protocol.entries import DeletedEntry, DroppedEntry, MessageEntry
 from fairlead_common.protocol.messages import MAX_FILE_BYTES, Attachment
 from fairlead_common.protocol.notices import EditMessage
-from fairlead_common.service.log_formats import BRANCHES
+from fairlead_common.service.log_formats import BRANCHES, TOOL_LIST
+from tests.support.agent_world import HOST
 from tests.support.memory_world import MemoryWorld
 
 PDF = b"%PDF-1.7 " + bytes(range(256)) * 3000  # three parts
@@ -169,3 +172,20 @@ async def test_more_than_is_allowed_is_refused_with_field_limit_and_value(w: Mem
         "could not be read: attachments: at most 32, got 33",
         f"could not be read: attachments[1].size_bytes: at most {MAX_FILE_BYTES}, got {MAX_FILE_BYTES + 1}",
     ]
+
+
+async def test_a_host_is_told_to_remove_the_files_of_a_deleted_session(
+    w: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind in (1, TOOL_LIST))
+    await w.agent()
+    await w.say("a", "op=P1", attachments=[await file(w)])
+    await w.run_end("a")
+    await w.say("b", "op=P2")
+    await w.run_end("b")
+    for session in ("a", "b"):
+        await w.notice(session, "delete")
+        await w.wait_for(session, lambda log: isinstance(log[-1], DeletedEntry))
+    stream = s.kv_stream(s.BUCKET_WORKSPACES)
+    gone = [each.subject async for each in w.bus.read(stream, s.workspaces_gone(HOST))]
+    assert gone == [f"$KV.{s.BUCKET_WORKSPACES}.{s.workspace_gone(HOST, owner_of('a', 0))}"]

@@ -193,6 +193,7 @@ class InboxPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Fields:
         entry: id of the log entry that names the file.
         offset: bytes before this part. size_bytes: of the whole file.
+        owner: whose file it is: the host removes it when it is told that this owner is gone; empty: unknown.
     """
 
     entry: str
@@ -200,6 +201,7 @@ class InboxPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     data: bytes
     offset: int = 0
     size_bytes: int = 0
+    owner: str = ""
 
 
 class WorkspaceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

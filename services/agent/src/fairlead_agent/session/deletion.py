@@ -5,20 +5,28 @@ was stopped in the middle, while others finished and a new session of the same i
 that one. A kill between two steps leaves the log open, so that the sweeper has another owner finish.
 """
 
+from typing import Final
+
 import structlog
 
 from fairlead_agent.ownership.snapshots import Snapshots
 from fairlead_agent.projections.lists import Projections
 from fairlead_agent.session.owner import Owner
+from fairlead_agent.turn.inbox import owner_of
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.content import AssistantMessage, ContentBlock, TextBlock, UserMessage
 from fairlead_common.protocol.entries import DeletedEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.received import Record
+from fairlead_common.session_log.conversation import Item
+from fairlead_common.session_log.state import SessionState
 
 log = structlog.get_logger()
+
+LONG_CHARS: Final = 4096  # a shorter message is too large for no window
 
 
 class Deletion:
@@ -45,6 +53,9 @@ class Deletion:
             if place.kind != "folder":  # that host removes it, whenever it is up
                 gone = subjects.workspace_gone(place.host, place.workspace)
                 await self._workspaces.create(gone, b"{}", point="agent.delete_workspace")
+        for host in _hosts_of_files(state):
+            gone = subjects.workspace_gone(host, owner_of(session, state.born_seq))
+            await self._workspaces.create(gone, b"{}", point="agent.delete_workspace")
         failpoint("agent.delete_timers.before")
         if last_timer is not None:
             await self._bus.purge(subjects.TIMERS, timers, before=last_timer.seq + 1)
@@ -77,3 +88,22 @@ class Deletion:
         subject = subjects.session_mail(owner.session)
         await self._bus.purge(subjects.SESSIONS, subject, before=record.seq + 1)
         log.info("mail_without_session", seq=record.seq)
+
+
+def _hosts_of_files(state: SessionState) -> set[str]:
+    """The hosts that may have files of its messages in a folder that other sessions use, too."""
+    shown = (block for item in state.items for block in _said(item))
+    if state.compacted is None and not any(map(_may_be_file, shown)):
+        return set()
+    replies = (item.message for item in state.items if isinstance(item.message, AssistantMessage))
+    hosts = {call.host for reply in replies for call in reply.tool_calls if call.host}
+    hosts |= {place.host for place in state.placements if place.kind == "folder"}
+    return hosts | ({state.tool_list.host} if state.tool_list and state.tool_list.host else set())
+
+
+def _said(item: Item) -> list[ContentBlock]:
+    return item.message.content if isinstance(item.message, UserMessage) else []
+
+
+def _may_be_file(block: ContentBlock) -> bool:
+    return isinstance(block, TextBlock) and (block.file is not None or len(block.text) > LONG_CHARS)

@@ -6,6 +6,7 @@ now, because the host is away, is written before a later request, and the model 
 """
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -43,11 +44,13 @@ class Inbox:
 
     Args:
         get: the bytes of an object of at most so many bytes.
+        owner: see `owner_of`.
     """
 
-    def __init__(self, catalog: Catalog, get: GetObject) -> None:
+    def __init__(self, catalog: Catalog, get: GetObject, owner: Callable[[], str]) -> None:
         self._catalog = catalog
         self._get = get
+        self._owner = owner
         self._looked: tuple[object, ...] = ()  # where, and at which messages
         self._count = 0  # how many of those
         self._missing: dict[str, _File] = {}  # by path
@@ -108,7 +111,9 @@ class Inbox:
         entry = entry.rpartition("/")[2]
 
         async def put(data: bytes, offset: int, size: int) -> int:
-            part = InboxPart(entry=entry, name=name, data=data, offset=offset, size_bytes=size)
+            part = InboxPart(
+                entry=entry, name=name, data=data, offset=offset, size_bytes=size, owner=self._owner()
+            )
             return await self._catalog.store(place, part)
 
         # A file that is there is neither read nor sent. Its size is not known yet, but cannot be this.
@@ -125,6 +130,11 @@ class Inbox:
                 return ""
             offset = stored
         return "it could not be written"
+
+
+def owner_of(session: str, born_seq: int) -> str:
+    """Names a session to the hosts that have its files: not a later session of this id, and as an id."""
+    return f"inbox-{hashlib.sha256(f'{session}/{born_seq}'.encode()).hexdigest()[:32]}"
 
 
 def note(text: str) -> UserMessage:

@@ -24,7 +24,7 @@ from fairlead_agent.turn.context import BYTES_PER_TOKEN, CONTINUE, View, begun_m
 from fairlead_agent.turn.environment import SessionEnvironment
 from fairlead_agent.turn.fallbacks import may_pass_on, models_of, notice, to_tell
 from fairlead_agent.turn.folder_instructions import FolderInstructionNotes
-from fairlead_agent.turn.inbox import Inbox, note
+from fairlead_agent.turn.inbox import Inbox, note, owner_of
 from fairlead_agent.turn.streamed_reply import StreamedReply
 from fairlead_agent.turn.streamed_request import StreamedRequest
 from fairlead_agent.turn.system_prompt import NOT_READ_REMOTELY, opening, system_prompt
@@ -65,7 +65,7 @@ class ModelTurn:
         self._environment = SessionEnvironment(owner, catalog)
         self._folders = FolderInstructionNotes(owner, catalog)
         self._tools_size: tuple[ToolList, int] = ((), 0)  # of the last request
-        self._inbox = Inbox(catalog, self._object)
+        self._inbox = Inbox(catalog, self._object, lambda: owner_of(owner.session, owner.state.born_seq))
         self._streaming: StreamedRequest | None = None
         self._interrupted = False
         self.cause = left_out.NOTHING

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shutil
 import stat
 from pathlib import Path
 from typing import Final
@@ -97,3 +98,26 @@ def _keep_out_of_git(root: Root) -> None:
             root.replace_file(f"{FOLDER}/.gitignore", _IGNORED)
     finally:
         place.close()
+
+
+def remove_entry(folder: Path, entry: str) -> None:
+    """Remove the files of one entry, with whatever else lies beside them. Safe to repeat.
+
+    Raises:
+        OSError: something cannot be removed now.
+    """
+    try:
+        root = Root(str(folder))
+    except FileNotFoundError:
+        return
+    try:
+        inbox = root.open(INBOX, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            if root.real(inbox) == INBOX:
+                shutil.rmtree(entry, dir_fd=inbox)  # by open folders, so that no link leads elsewhere
+        finally:
+            os.close(inbox)
+    except (ToolFailedError, FileNotFoundError, NotADirectoryError):  # there is none, or a link instead of it
+        return
+    finally:
+        root.close()

@@ -5,6 +5,7 @@
     <name>.gone     it was removed, and its name is never used again
     <name>.lock     held by whoever makes or removes it, and by the git that works for them
     <name>.trash/   what is left of it while it is removed
+    <owner>.files   where files of one session's messages are in folders that others use, too
 
 Whoever dies in between leaves no `.json`, so the next one begins again. All executors of a host share the
 folder.
@@ -14,6 +15,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import re
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -29,6 +31,7 @@ from fairlead_common.protocol.ids import is_id
 from fairlead_common.protocol.messages import WorkspaceKind
 from fairlead_tools.calls.records import KEEP_S
 from fairlead_tools.workspaces import trash
+from fairlead_tools.workspaces.inbox import remove_entry
 from fairlead_tools.workspaces.repository import CLONE_TIMEOUT_S, Git, GitError, check_repository
 
 log = structlog.get_logger()
@@ -36,6 +39,7 @@ log = structlog.get_logger()
 PATIENCE_S: Final = CLONE_TIMEOUT_S + 10.0  # with another executor that makes the same workspace
 REMOVE_S: Final = 30.0  # of one removal; what is left then is for the next one
 _POLL_S: Final = 0.05
+_OWNER: Final = re.compile(r"inbox-[0-9a-f]{32}\Z")  # no session's workspace is called so
 
 
 class _About(msgspec.Struct, frozen=True):
@@ -87,6 +91,9 @@ class SessionWorkspaces:
             InvalidInputError: it cannot be removed yet.
         """
         folder = self._path(name)
+        if _OWNER.match(name):
+            await asyncio.to_thread(self._remove_files, folder.with_suffix(".files"))
+            return
         try:
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
             folder.with_suffix(".gone").touch()  # from here on no one makes it for a new call
@@ -95,6 +102,36 @@ class SessionWorkspaces:
             await self._work(lock, lambda git: self._remove(folder, git))
         except OSError as error:
             raise InvalidInputError("workspace", f"{name} cannot be removed: {error}") from error
+
+    def note_files(self, owner: str, folder: Path, entry: str) -> None:
+        """Keep in mind that files of this owner are in a folder, before they are; again changes nothing.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if not _OWNER.match(owner) or not is_id(entry):
+            return
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        line = msgspec.json.encode([str(folder), entry]) + b"\n"
+        with self._path(owner).with_suffix(".files").open("a+b") as file:
+            file.seek(0)
+            if line not in file.readlines():
+                file.write(line)  # at the end, whatever others write
+
+    def _remove_files(self, noted: Path) -> None:
+        try:
+            own = set(noted.read_bytes().splitlines())
+            others = {line for each in self._root.glob("*.files") if each != noted for line in _lines(each)}
+            for line in own - others:  # a fork has the files of its origin
+                folder, entry = msgspec.json.decode(line, type=tuple[str, str])
+                remove_entry(Path(folder), entry)
+            noted.unlink()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise InvalidInputError(
+                "workspace", f"files of {noted.stem} cannot be removed: {error}"
+            ) from error
 
     async def sweep(self) -> None:
         """Remove again what came back: a runner that is asked for an old call wants a folder to be in."""
@@ -190,6 +227,13 @@ class SessionWorkspaces:
         if repository:
             git.remove_worktree(repository, folder)
         trash.empty(away, REMOVE_S)
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().splitlines()
+    except FileNotFoundError:  # a sibling was faster
+        return []
 
 
 def _is_there(path: Path) -> bool:

@@ -137,6 +137,8 @@ class Workspaces:
                 folder = await self._sessions.folder(query.workspace, query.workspace_kind, query.repository)
         except (InvalidInputError, OSError) as error:
             return b"" if query.inbox is None else f"!{error}".encode()
+        if query.inbox is not None and query.inbox.owner and query.workspace_kind == "folder":
+            await asyncio.to_thread(self._sessions.note_files, query.inbox.owner, folder, query.inbox.entry)
         return await asyncio.to_thread(_answer, folder, query)
 
 
