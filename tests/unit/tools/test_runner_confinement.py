@@ -301,12 +301,19 @@ def test_fs_11_directory_is_no_file(box: Box) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["~", "$HOME", "%2e%2e", "a\nb", "back\\slash", "dot.", "..\\x", "ü", "*", "-rf"]
+    "name", ["~root", "a~", "$HOME", "%2e%2e", "a\nb", "back\\slash", "dot.", "..\\x", "ü", "*", "-rf"]
 )
 def test_fs_12_odd_names_are_only_names(box: Box, name: str) -> None:
     box.works("write", path=f"{name}/{name}", content=name)
     assert (box.inside / name / name).read_text() == name
     assert name.split("\n")[0] in box.works("read", path=f"{name}/{name}")
+
+
+def test_fs_12_tilde_is_the_home_of_a_person_and_makes_no_folder(box: Box) -> None:
+    for path in ("~", "~/file"):
+        assert "must be relative to the workspace" in box.refused("write", path=path, content="x")
+        box.refused("read", path=path)
+    assert not (box.inside / "~").exists()
 
 
 def test_fs_12_what_is_no_path_is_refused(box: Box) -> None:
