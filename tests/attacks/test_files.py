@@ -212,7 +212,20 @@ def test_fs_11_what_is_no_regular_file_is_refused_without_waiting(each: Sandboxe
 
 @pytest.mark.parametrize(
     "name",
-    ["~", "$HOME", "%2e%2e", "..%2f..%2fetc", "a\nb", "back\\slash", "dot.", "....", "‮txt", "-rf", "con"],
+    [
+        "~root",
+        "a~",
+        "$HOME",
+        "%2e%2e",
+        "..%2f..%2fetc",
+        "a\nb",
+        "back\\slash",
+        "dot.",
+        "....",
+        "‮txt",
+        "-rf",
+        "con",
+    ],
 )
 def test_fs_12_odd_names_are_only_names(box: Sandboxed, name: str) -> None:
     box.works("write", path=name, content="x")

@@ -11,6 +11,7 @@ from fairlead_common.protocol.ids import new_id
 
 FIRST_PAUSE_S: Final = 15.0
 LONGEST_PAUSE_S: Final = 600.0
+LEAST_LEFT_S: Final = 0.5  # a timer may be a little early; what is left of the wait then is not worth a try
 TIMER: Final = "provider-"  # before the id of the end of the run that waits: the name of its notice
 
 
@@ -44,6 +45,6 @@ def next_try(error: ModelError, since_ms: int, now_ms: int, longest_s: float) ->
     pause_s = min(max((now_ms - since_ms) / 2000, FIRST_PAUSE_S), LONGEST_PAUSE_S)
     pause_s *= random.uniform(0.9, 1.1)  # noqa: S311 - so that not all sessions ask at once
     retry_at_ms = now_ms + int(max(pause_s, error.retry_after_s or 0) * 1000)
-    if now_ms >= deadline_ms or (error.retry_after_s or 0) * 1000 > deadline_ms - now_ms:
+    if deadline_ms - now_ms < LEAST_LEFT_S * 1000 or (error.retry_after_s or 0) * 1000 > deadline_ms - now_ms:
         return None
     return ProviderWait(new_id(), min(retry_at_ms, deadline_ms), since_ms)

@@ -11,6 +11,8 @@ import { SandboxChoice } from "./SandboxChoice";
 import { changesOf, demandedBy, type Draft, draftOf, WORK_MODES } from "./settings";
 import styles from "./SessionSettings.module.css";
 
+const HOSTS_PERIOD_MS = 5000; // a host may come or go while the dialog is open
+
 /** What holds for one session alone: its boundary, its kind of work, its rules, and where it is. */
 export function SessionSettings({ id, onClose }: { id: string; onClose: () => void }) {
   const [session, setSession] = useState<Session | null>(null);
@@ -27,13 +29,20 @@ export function SessionSettings({ id, onClose }: { id: string; onClose: () => vo
       (error: unknown) => setProblem(wordsOf(error)),
     );
     const leaving = new AbortController();
-    readStatus(leaving.signal)
-      .then(
-        (report) => setInfos(report.executors),
-        () => undefined, // the gateway decides; the list of hosts only helps
-      )
-      .finally(() => setAsked(true));
-    return () => leaving.abort();
+    const look = (): void => {
+      readStatus(leaving.signal)
+        .then(
+          (report) => setInfos(report.executors),
+          () => undefined, // the gateway decides; the list of hosts only helps
+        )
+        .finally(() => setAsked(true));
+    };
+    look();
+    const looking = setInterval(look, HOSTS_PERIOD_MS);
+    return () => {
+      clearInterval(looking);
+      leaving.abort();
+    };
   }, [id]);
   return (
     <Dialog title="Session settings" onClose={onClose}>
