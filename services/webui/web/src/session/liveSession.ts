@@ -118,9 +118,11 @@ export class LiveSession {
         const fork = view.inherited.length > 0 ? undefined : view.log.find((entry) => entry.type === "fork");
         if (fork && fork.id !== this.readFork) {
           this.readFork = fork.id;
-          const messages: unknown = JSON.parse(
-            await (await readObject(fork.object, AbortSignal.timeout(60_000))).text(),
+          const object = await persistently(
+            () => readObject(fork.object, AbortSignal.timeout(60_000)),
+            () => undefined, // the gateway is away for a moment; the page says so elsewhere
           );
+          const messages: unknown = JSON.parse(await object.text());
           this.store.set((state) => ({ ...state, view: inherit(state.view, fork, messages as InheritedMessage[]) }));
         } else if (treeOf(view.log, view.inherited).lacks === null || !(await this.loadOlder(LONG_PAGE))) return;
       }
