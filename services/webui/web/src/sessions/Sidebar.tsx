@@ -16,6 +16,13 @@ import { useStill } from "./still";
 
 const COMMAND = /Mac|iPhone|iPad/.test(navigator.userAgent) ? "⌘" : "Ctrl";
 
+const PAGES = [
+  { page: "schedules", icon: "clock", name: "Schedules" },
+  { page: "executors", icon: "server", name: "Executors" },
+  { page: "usage", icon: "chart", name: "Usage" },
+  { page: "settings", icon: "sliders", name: "Settings" },
+] as const;
+
 /** All sessions, newest first; new chat, search, approvals, theme. */
 export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: () => void }) {
   const [query, setQuery] = useState("");
@@ -60,38 +67,17 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
       >
         <Icon name="shield" /> Approvals {waiting > 0 && <span className={styles.badge}>{waiting}</span>}
       </Link>
-      <Link
-        to="/schedules"
-        className={styles.link}
-        aria-current={route.page === "schedules" ? "page" : undefined}
-        onFollow={onPick}
-      >
-        <Icon name="clock" /> Schedules
-      </Link>
-      <Link
-        to="/executors"
-        className={styles.link}
-        aria-current={route.page === "executors" ? "page" : undefined}
-        onFollow={onPick}
-      >
-        <Icon name="server" /> Executors
-      </Link>
-      <Link
-        to="/usage"
-        className={styles.link}
-        aria-current={route.page === "usage" ? "page" : undefined}
-        onFollow={onPick}
-      >
-        <Icon name="chart" /> Usage
-      </Link>
-      <Link
-        to="/settings"
-        className={styles.link}
-        aria-current={route.page === "settings" ? "page" : undefined}
-        onFollow={onPick}
-      >
-        <Icon name="sliders" /> Settings
-      </Link>
+      {PAGES.map(({ page, icon, name }) => (
+        <Link
+          key={page}
+          to={`/${page}`}
+          className={styles.link}
+          aria-current={route.page === page ? "page" : undefined}
+          onFollow={onPick}
+        >
+          <Icon name={icon} /> {name}
+        </Link>
+      ))}
       <div className={styles.list} {...aim}>
         {groups(still, now).map(([name, sessions]) => (
           <section key={name} aria-label={name}>
