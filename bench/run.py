@@ -24,6 +24,7 @@ from bench import (
     load,
     long_log,
     sandboxes,
+    viewers,
 )
 from bench.latency import Result
 from bench.machine import about
@@ -56,6 +57,7 @@ SCENARIOS: dict[str, Callable[[Options], Awaitable[Result]]] = {
     "checkpoint": checkpoints.checkpoint,
     "cron": cron.cron,
     "listing": listing.listing,
+    "viewers": viewers.viewers,
 }
 
 

@@ -10,6 +10,7 @@ from fairlead_common.cron import runs as cron_runs
 from fairlead_common.cron.jobs import Job
 from fairlead_common.protocol import budgets
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.client_tools import ClientResult
 from fairlead_common.protocol.credentials import (
     CredentialAnswer,
     CredentialCheck,
@@ -50,15 +51,17 @@ from fairlead_common.protocol.notices import (
 )
 from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall
 from fairlead_common.protocol.projections import ApprovalSummary, SessionSummary
+from fairlead_common.protocol.run_history import RunRecord
 from fairlead_common.protocol.usage import DayUsage
 from fairlead_common.service.live_config import DocumentInEffect
 from fairlead_gateway.events.event_types import KNOWN_ENTRY
+from scripts.contracts.agent_channels import AGENT_CHANNELS, AGENT_PARAMETERS
 from scripts.contracts.headers import CALL, LOG, MAIL, REQUEST
 
 TEXT: Final = "text"
 BINARY: Final = "binary"
 
-_PARAMETERS: Final = {
+_PARAMETERS: Final = AGENT_PARAMETERS | {
     "boot": "id of an agent process",
     "session": "id of a session",
     "key": "idempotency key: with the same key it is the same request",
@@ -76,6 +79,9 @@ _PARAMETERS: Final = {
     "recipient": "`agent`, or `host.` and the label of a host: who can open it",
     "credential": "name of a credential, with `D` for each dot",
     "scope": "whose budget it is: `agent-<name>`",
+    "agent": "name of an agent; `_`: not known",
+    "outcome": "how a run ended",
+    "run": "id of a run",
     "day": "UTC day, as in `2026-11-23`",
     "id": "id of the reservation, or of the approval",
     "subject": "the subject that the prompt named",
@@ -176,6 +182,12 @@ _MAIL: Final = (
         ToolResult,
     ),
     _mail(
+        "clientResult",
+        s.mail("SESSION", "clientresult", "CALL"),
+        "the result of a call of a tool of a client, create-only: the first one counts",
+        ClientResult,
+    ),
+    _mail(
         "ended",
         s.mail("SESSION", "ended", "CALL"),
         "the background process that a call started has ended, create-only",
@@ -199,6 +211,7 @@ _MAIL: Final = (
         "Heartbeat", "heartbeat-KEY", "a turn without a prompt once the session is idle", HeartbeatNotice
     ),
     _notice("Expired", "approval-APPROVAL", "an approval request has expired", None),
+    _notice("ClientGone", "client-KEY", "the results of a client's tools did not come in time", None),
 )
 
 _SESSION: Final = (
@@ -328,6 +341,17 @@ _BUDGETS: Final = tuple(
     )
 )
 
+_RUNS: Final = (
+    Channel(
+        "runEnded",
+        s.run("SESSION", "AGENT", "OUTCOME", "RUN"),
+        "a run that ended or was parked, made from its log, create-only",
+        RunRecord,
+        "send",
+        stream=s.RUN_HISTORY,
+    ),
+)
+
 _CRON: Final = (
     Channel(
         "slot",
@@ -386,4 +410,6 @@ _BUCKETS: Final = (
     _value("run", s.BUCKET_RUNS, "run.JOB.SLOT", "one run of a job", cron_runs.RunEntry),
 )
 
-CHANNELS: Final = (*_MAIL, *_SESSION, *_TOOLS, *_SERVICES, *_BUDGETS, *_CRON, *_BUCKETS)
+_AGENTS: Final = tuple(Channel(**each) for each in AGENT_CHANNELS)
+
+CHANNELS: Final = (*_MAIL, *_SESSION, *_TOOLS, *_SERVICES, *_BUDGETS, *_RUNS, *_CRON, *_BUCKETS, *_AGENTS)

@@ -15,6 +15,7 @@ HEADERS: Final = {
     s.H_STATE: "`open`, `parked` or `closed`: the state of the session after this entry",
     s.H_TRACE: "W3C trace context",
     s.H_SEEN: "sequence of the last record of the session that the sender knew of",
+    s.H_RESPONSE: "what the request for a response of the Responses API asked for beside the prompt, as JSON",
     s.H_SESSION: "the session that the call belongs to",
     s.H_CALL: "id of the call, the same for every repetition: an idempotency key",
     s.H_AGENT: "the agent that calls",
@@ -22,7 +23,7 @@ HEADERS: Final = {
     s.H_PROGRESS: "`1` on a reply: it is progress, the result follows",
 }
 
-MAIL: Final = (s.H_REPLY_TO, s.H_EXPECTED, s.H_OBJECT, s.H_TRACE, s.H_SEEN)
+MAIL: Final = (s.H_REPLY_TO, s.H_EXPECTED, s.H_OBJECT, s.H_TRACE, s.H_SEEN, s.H_RESPONSE)
 LOG: Final = (s.H_CURSOR, s.H_STATE, s.H_OBJECT)
 REQUEST: Final = (s.H_PARTS, s.H_OBJECT, s.H_TRACE)
 CALL: Final = (s.H_SESSION, s.H_CALL, s.H_AGENT, s.H_TAINTED)

@@ -7,7 +7,8 @@ from fairlead_common.permissions.rights import Rights
 from fairlead_remote.nats_users import external_users
 
 WEATHER = external_users.other("weather", services=["weather"], tools=["weather.>"])
-OTHERS = external_users.others_of([WEATHER.recipe])
+HERMES = external_users.other("hermes", hosted=["hermes.ops.one"])
+OTHERS = external_users.others_of([WEATHER.recipe, HERMES.recipe])
 TABLE: dict[str, Rights] = {
     "gateway": rights.gateway(),
     "agent": rights.agent(OTHERS),
@@ -19,6 +20,8 @@ TABLE: dict[str, Rights] = {
     "barn": rights.executor("barn", OTHERS),
     "alerts": external_users.other("alerts", sessions=["main"]),
     "weather": WEATHER,
+    "hermes": HERMES,
+    "desk": external_users.other("desk", sessions=["main"], may=external_users.OF_A_SESSION),
 }
 SEEDS = {name: nkey.new_seed() for name in TABLE}
 
@@ -168,6 +171,45 @@ TABLE_OF_ATTACKS = [
     Row("NA-06", "alerts", "fairlead.session.other.in.prompt.k4", "scheduler"),
     Row("NA-06", "alerts", f"{GET}.SESSIONS.fairlead.session.main.log", "gateway", b""),
     hear("NA-06", "alerts", "fairlead.live.main.>", "gateway"),
+    # What flags allow, for the sessions that they were given for, and for those only.
+    Row("NA-06", "alerts", f"{MAIL}.steer.k5", "desk"),
+    Row("NA-06", "alerts", f"{MAIL}.abort.k5", "desk"),
+    Row("NA-06", "alerts", f"{MAIL}.approval.a5", "desk"),
+    Row("NA-06", "alerts", "fairlead.query.main.a5", "desk"),
+    Row("NA-06", "alerts", "agents.prompt.fairlead.home.main", "desk"),
+    Row("NA-06", "alerts", "agents.status.fairlead.home.main", "desk"),
+    Row("NA-06", "alerts", "$SRV.PING", "desk"),
+    Row("NA-06", "alerts", "$SRV.INFO.agents", "desk"),
+    hear("NA-06", "alerts", "agents.hb.*.*.*", "desk"),
+    hear("NA-06", "alerts", "fairlead.live.main.log", "desk"),
+    hear("NA-06", "alerts", "fairlead.changed.cron", "gateway"),
+    Row("NA-06", "desk", "fairlead.changed.cron", "scheduler"),
+    Row("NA-06", "desk", "agents.prompt.fairlead.home.other", "operator"),
+    Row("NA-06", "desk", "fairlead.query.other.a5", "operator"),
+    Row("NA-06", "desk", "fairlead.session.other.in.approval.a5", "gateway"),
+    Row("NA-06", "desk", "fairlead.session.other.in.steer.k5", "gateway"),
+    Row("NA-06", "desk", "agents.hb.fairlead.home.main", "gateway"),
+    Row("NA-06", "desk", "$SRV.INFO", "gateway"),
+    Row("NA-06", "desk", "fairlead.hosting.x", "gateway"),
+    hear("NA-06", "desk", "agents.prompt.fairlead.home.main", "gateway"),
+    hear("NA-06", "desk", "fairlead.query.main.*", "gateway"),
+    hear("NA-06", "desk", "$SRV.INFO.agents", "gateway"),
+    hear("NA-06", "desk", "fairlead.live.other.>", "gateway"),
+    # A host of other agents is those agents, and executors alone prompt them.
+    hear("NA-06", "hermes", "agents.prompt.fairlead.home.main", "gateway"),
+    hear("NA-06", "hermes", "agents.prompt.hermes.ops.two", "operator"),
+    hear("NA-06", "weather", "agents.prompt.hermes.ops.one", "hermes"),
+    hear("NA-06", "desk", "fairlead.agent_reply.hermes.ops.one.x", "operator"),
+    Row("NA-06", "hermes", "agents.hb.fairlead.home.main", "gateway"),
+    Row("NA-06", "hermes", "agents.prompt.fairlead.home.main", "desk"),
+    Row("NA-06", "hermes", "fairlead.prompt.main", "alerts"),
+    *(
+        Row("NA-06", thief, subject, "mill")
+        for thief in ("desk", "weather", "gateway", "agent")
+        for subject in ("agents.prompt.hermes.ops.one", "fairlead.agent_reply.hermes.ops.one.x")
+    ),
+    Row("NA-06", "mill", "agents.prompt.fairlead.home.main", "desk"),
+    Row("NA-06", "weather", "agents.prompt.fairlead.home.main", "desk"),
     Row("NA-06", "weather", "fairlead.prompt.main", "alerts"),
     hear("NA-06", "weather", "fairlead.service.scheduler.*", "scheduler"),
     hear("NA-06", "weather", "$SRV.INFO.fairlead-scheduler-tools", "scheduler"),
@@ -176,11 +218,13 @@ TABLE_OF_ATTACKS = [
         hear("NA-07", thief, subject, "operator")
         for thief in ("mill", "agent", "gateway", "scheduler", "webui", "alerts", "weather", "provisioner")
         for subject in (">", "fairlead.>", "$JS.>", "_INBOX.>", "_INBOX_operator.>")
+        # To other systems it is the inbox of an account of their own: see the test of who hears whom.
+        if (thief, subject) not in (("alerts", "_INBOX.>"), ("weather", "_INBOX.>"))
     ),
     hear("NA-07", "mill", "_INBOX_gateway.>", "gateway"),
     hear("NA-07", "mill", "_INBOX_tools-barn.>", "barn"),
     hear("NA-07", "scheduler", "_INBOX_agent.>", "agent"),
-    hear("NA-07", "weather", "_INBOX.alerts.>", "alerts"),
+    hear("NA-07", "provisioner", "_INBOX.alerts.>", "alerts"),
     # Acknowledgements, and what cannot be undone.
     Row("NA-08", "mill", "$JS.ACK.TOOLS.tools-barn.1.1.1.1.0", "barn", b"+ACK"),
     Row("NA-08", "mill", "$JS.ACK.SESSIONS.agents.1.1.1.1.0", "agent", b"+ACK"),

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,15 +56,21 @@ class Thing:
         return found
 
 
+def stolen(server: NatsServer, user: str) -> AbstractAsyncContextManager[Thing]:
+    """A connection with the key of a user, which has its answers sent where that user has."""
+    return unmodified(server, user, TABLE[user].inbox)
+
+
 @asynccontextmanager
-async def stolen(server: NatsServer, user: str) -> AsyncIterator[Thing]:
+async def unmodified(server: NatsServer, user: str, inbox_prefix: str = "_INBOX") -> AsyncIterator[Thing]:
+    """A connection as the library makes it by itself."""
     refused: list[str] = []
 
     async def on_error(error: Exception) -> None:
         refused.append(str(error))
 
     client = await nats.connect(
-        server.url, nkeys_seed_str=SEEDS[user], inbox_prefix=TABLE[user].inbox, error_cb=on_error
+        server.url, nkeys_seed_str=SEEDS[user], inbox_prefix=inbox_prefix, error_cb=on_error
     )
     try:
         yield Thing(client, refused, await client.subscribe(client.new_inbox()))
@@ -376,6 +382,118 @@ async def test_only_who_was_asked_may_answer_and_only_there(server: NatsServer) 
         assert len(await webui.refused()) == 1
         await gateway.client.flush()
         assert heard.pending_msgs == 0
+
+
+async def test_default_inboxes_are_each_users_own(server: NatsServer) -> None:
+    """`_INBOX.>` is heard by all other systems, and no one hears what another one is answered."""
+    async with AsyncExitStack() as stack:
+        users = {
+            name: await stack.enter_async_context(unmodified(server, name))
+            for name in ("alerts", "weather", "desk")
+        }
+        gateway = await stack.enter_async_context(stolen(server, "gateway"))
+        agent = await stack.enter_async_context(stolen(server, "agent"))
+        heard: dict[str, list[str]] = {name: [] for name in users}
+        for name, thing in users.items():
+
+            async def note(msg: Any, name: str = name) -> None:
+                heard[name].append(f"{msg.subject} {msg.data.decode()[:20]}")
+
+            await thing.client.subscribe("_INBOX.>", cb=note)
+            assert await thing.refused() == []
+        prompts = await gateway.client.subscribe("agents.prompt.fairlead.*.*", queue="agents")
+        await gateway.refused()
+        # Acknowledgements of the stream, answers of services, many to one request, and final answers.
+        accepted = await users["alerts"].client.request("fairlead.prompt.main", b"x", timeout=5)
+        assert json.loads(accepted.data)["stream"] == "SESSIONS"
+        await users["desk"].client.publish(
+            "agents.prompt.fairlead.home.main", b"x", reply="_INBOX.agents.x.1"
+        )
+        asked = await prompts.next_msg(timeout=10)
+        assert json.loads((asked.headers or {})["Nats-Request-Info"])["acc"] == "desk"
+        for part in (b"one", b"two"):
+            await gateway.client.publish(asked.reply, part)
+        assert await gateway.refused() == []
+        for reply in ("_INBOX.alerts.x", "_INBOX.agents.x.1", "_INBOX.x.1"):
+            await agent.client.publish(reply, b"final")
+        await agent.refused()
+        # Forged: to the inbox of another, to the subject that the server made up for an answer, as its asker.
+        for thief in ("alerts", "weather"):
+            for target in (
+                "_INBOX.agents.x.1",
+                "_INBOX.desk.x",
+                asked.reply,
+                "agents.prompt.fairlead.home.main",
+            ):
+                await users[thief].client.publish(
+                    target, b"forged", headers={"Nats-Request-Info": '{"acc":"desk"}'}
+                )
+        for name, thing in users.items():
+            refused = await thing.refused()
+            assert all("agents.prompt" in each or "_r_." in each.lower() for each in refused), (name, refused)
+        theirs = {
+            name: [
+                each
+                for each in found
+                if "final" in each or "one" in each or "two" in each or "forged" in each
+            ]
+            for name, found in heard.items()
+        }
+        assert [each for each in theirs["desk"] if "forged" not in each] == [
+            "_INBOX.agents.x.1 one",
+            "_INBOX.agents.x.1 two",
+        ]
+        assert not [each for each in theirs["desk"] if "forged" in each]
+        assert [each for each in theirs["alerts"] if "forged" not in each] == ["_INBOX.alerts.x final"]
+        assert not [each for each in theirs["weather"] if "forged" not in each]
+        assert prompts.pending_msgs == 0
+
+
+async def test_an_answer_to_a_query_of_an_agent_is_heard_by_its_host_alone(server: NatsServer) -> None:
+    async with (
+        stolen(server, "mill") as mill,
+        unmodified(server, "hermes") as hermes,
+        unmodified(server, "weather") as weather,
+    ):
+        heard = [await each.client.subscribe("_INBOX.>") for each in (hermes, weather)]
+        assert await hermes.refused() == await weather.refused() == []
+        waiting = [each.pending_msgs for each in heard]
+        await mill.client.publish("fairlead.agent_reply.hermes.ops.one.abc", b"blue")
+        assert await mill.refused() == []
+        subjects = [(await heard[0].next_msg(timeout=10)).subject for _ in range(waiting[0] + 1)]
+        assert subjects[-1] == "_INBOX.agents.abc"
+        await weather.refused()
+        theirs = [(await heard[1].next_msg(timeout=10)).data for _ in range(heard[1].pending_msgs)]
+        assert b"blue" not in theirs
+
+
+async def test_a_heartbeat_is_heard_once_by_those_who_may(server: NatsServer) -> None:
+    subject = "agents.hb.fairlead.home.main"
+    async with (
+        stolen(server, "gateway") as gateway,
+        unmodified(server, "desk") as desk,
+        stolen(server, "operator") as owner,
+    ):
+        heard = [await each.client.subscribe("agents.hb.*.*.*") for each in (desk, owner)]
+        assert await desk.refused() == await owner.refused() == []
+        await gateway.client.publish(subject, b"alive")
+        assert await gateway.refused() == []
+        for each in heard:
+            assert (await each.next_msg(timeout=10)).subject == subject
+        await desk.refused()
+        await owner.refused()
+        assert [each.pending_msgs for each in heard] == [0, 0]
+
+
+async def test_a_forged_sender_is_replaced_by_the_server(server: NatsServer) -> None:
+    """Who prompts is told by its account, whatever the header of the request says."""
+    async with unmodified(server, "desk") as desk, stolen(server, "gateway") as gateway:
+        prompts = await gateway.client.subscribe("agents.prompt.fairlead.*.*", queue="agents")
+        await gateway.refused()
+        forged = {"Nats-Request-Info": '{"acc":"alerts"}'}
+        await desk.client.publish("agents.prompt.fairlead.home.main", b"x", reply="_INBOX.x", headers=forged)
+        asked = await prompts.next_msg(timeout=10)
+        assert json.loads((asked.headers or {})["Nats-Request-Info"])["acc"] == "desk"
 
 
 async def test_what_a_service_owes_it_may_answer_after_the_users_have_changed(server: NatsServer) -> None:

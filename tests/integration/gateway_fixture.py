@@ -34,6 +34,7 @@ from fairlead_gateway.events.change_hints import ChangeHints
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http.auth import Auth
 from fairlead_gateway.http.server import HttpServer
+from fairlead_gateway.identity.directory import Directory
 from fairlead_gateway.main import note_revoked
 from fairlead_gateway.sessions.session_index import Index
 
@@ -85,7 +86,8 @@ async def running_gateway(
     bus = await Bus.connect(BusSettings(url=url), name="gateway")
     file, _ = ensure_auth_file(folder / "auth.json", token)
     config = LiveConfig(bus, overrides or {})
-    auth = Auth(file, bus)
+    directory = Directory(bus)
+    auth = Auth(file, bus, directory)
     change_hints = ChangeHints(bus)
     index = Index(bus, lambda key, value: note_revoked(auth, key, value), change_hints.tell)
     gateway = Gateway(bus, config, auth, index, change_hints)
@@ -93,9 +95,19 @@ async def running_gateway(
     stop = asyncio.Event()
     running = RunningGateway(gateway, server, file, stop)
     async with asyncio.TaskGroup() as tasks:
-        for part in (config.follow, index.follow, change_hints.follow, auth.watch, server.serve):
+        for part in (
+            config.follow,
+            directory.follow,
+            index.follow,
+            change_hints.follow,
+            auth.watch,
+            gateway.running.watch,
+            gateway.audit.run,
+            server.serve,
+        ):
             tasks.create_task(part(stop))
         async with asyncio.timeout(10):
+            await directory.loaded.wait()
             await index.loaded.wait()
         try:
             yield running

@@ -15,6 +15,7 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import ExecutorInfo
 from fairlead_common.protocol.projections import ApprovalSummary, approval_key
 from fairlead_gateway.events.change_hints import MAX_PENDING, Hint, Viewer
+from fairlead_gateway.identity.principal import Principal
 from tests.integration.gateway_fixture import RunningGateway
 
 
@@ -56,6 +57,9 @@ async def test_every_kind_of_change_is_told(gateway: RunningGateway, bus: Bus) -
         await reader.until(changed("executor", "e1"))
 
 
+ANN = Principal("admin", frozenset({"read"}), "token", role="admin", account="admin")
+
+
 async def test_a_login_that_ended_hears_nothing_more(gateway: RunningGateway) -> None:
     headers = {"Authorization": f"Bearer {gateway.auth_file.mint(['read'], 2)}"}
     async with (
@@ -74,7 +78,7 @@ async def test_without_credentials_there_is_no_stream(gateway: RunningGateway) -
 
 
 def test_a_flood_becomes_one_hint_of_each_kind() -> None:
-    viewer = Viewer()
+    viewer = Viewer(ANN)
     for number in range(MAX_PENDING):
         viewer.note(Hint("session", str(number)))
     viewer.note(Hint("job", "j"))
@@ -82,7 +86,7 @@ def test_a_flood_becomes_one_hint_of_each_kind() -> None:
 
 
 def test_of_one_job_only_the_last_event_is_told() -> None:
-    viewer = Viewer()
+    viewer = Viewer(ANN)
     viewer.note(Hint("job", "j", "started", ""))
     viewer.note(Hint("job", "k", "added", ""))
     viewer.note(Hint("job", "j", "finished", "ok"))

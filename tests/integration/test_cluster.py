@@ -111,8 +111,8 @@ async def test_a_batch_from_a_replica_that_lags_is_completed_by_the_leader(
             )
         whole = bus._read_batch
 
-        async def lagging(stream: str, subject: str, start: int, batch: int):  # type: ignore[no-untyped-def]
-            records, _ = await whole(stream, subject, start, batch)
+        async def lagging(*query):  # type: ignore[no-untyped-def]
+            records, _ = await whole(*query)
             return [record for record in records if int(record.data) < 12], False
 
         monkeypatch.setattr(bus, "_read_batch", lagging)

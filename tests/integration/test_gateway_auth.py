@@ -46,9 +46,9 @@ async def test_nothing_but_the_listed_routes_is_open(stranger: httpx.AsyncClient
         else:
             assert response.status_code == 401, operation.path
             assert response.headers["www-authenticate"] == "Bearer"
-    for path in ("/openapi.json", "/api", "/api/", "/api/x", "/api/me/x.css", "/v1/x", "/v1"):
+    for path in ("/openapi.json", "/api", "/api/", "/api/x", "/api/me/x.css", "/v1/x", "/v1", "/metrics"):
         assert (await stranger.get(path)).status_code == 401, path
-    for path in ("/docs", "/redoc", "/metrics", "/debug"):
+    for path in ("/docs", "/redoc", "/debug"):
         response = await stranger.get(path)  # no such routes: pages, and no one serves them here
         assert response.status_code == 503, path
 
@@ -268,7 +268,8 @@ async def test_login_with_the_token_sets_a_cookie(
         assert f"; {attribute}" in cookie
     assert "Secure" not in cookie
     assert TOKEN not in cookie
-    assert (await stranger.get("/api/me")).json() == {"user": "admin", "scopes": ["admin"]}
+    me = (await stranger.get("/api/me")).json()
+    assert me == {"user": "admin", "scopes": ["admin"], "role": "admin", "account": "admin"}
 
 
 async def test_behind_tls_the_cookie_is_a_host_cookie(stranger: httpx.AsyncClient) -> None:

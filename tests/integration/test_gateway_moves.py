@@ -10,7 +10,7 @@ import pytest
 from fairlead_common.bus import Bus
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import ExecutorInfo
-from fairlead_common.protocol.notices import MoveSession
+from fairlead_common.protocol.notices import CreateSession, MoveSession
 from tests.integration.gateway_fixture import FakeAgent, RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer
 
@@ -67,3 +67,45 @@ async def test_session_with_a_folder_moves_only_by_force(gateway: RunningGateway
     status, answer = await gateway.call("POST", f"/api/sessions/{session}/move", {"force_empty": True})
     assert (status, answer["host"]) == (202, "then")
     assert (await gateway.call("POST", "/api/sessions/nobody/move"))[0] == 404
+
+
+async def created(bus: Bus, session: str) -> CreateSession:
+    """The notice that created a session."""
+    record = await bus.last(subjects.SESSIONS, subjects.mail(session, "notice", "create"))
+    assert record is not None
+    return msgspec.json.decode(record.data, type=CreateSession)
+
+
+async def test_session_asks_for_a_folder_on_a_host_that_takes_work(gateway: RunningGateway, bus: Bus) -> None:
+    await announce(bus, "here")
+    await announce(bus, "away", draining=True)
+    body = {"workspace": {"path": "/home/me/project", "host": "here"}}
+    status, answer = await gateway.call("POST", "/api/sessions", body)
+    assert (status, answer["workspace"], answer["workspace_kind"]) == (201, "/home/me/project", "folder")
+    assert answer["host"] == "here"
+    notice = await created(bus, answer["id"])
+    assert (notice.workspace, notice.host) == ("/home/me/project", "here")
+    status, answer = await gateway.call("POST", "/api/sessions", {"workspace": {"path": "/home/me/project"}})
+    assert (status, answer["host"]) == (201, "here")
+    status, answer = await gateway.call(
+        "POST", "/api/sessions", {"workspace": {"path": "/x", "host": "away"}}
+    )
+    assert (status, answer["error"]["field"]) == (409, "workspace.host")
+    assert "these do: here" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("workspace", ["project", "/", "//x", "/a/../b", "/a/", "/a\n", "/" + "a" * 4096])
+async def test_folder_of_a_session_is_a_plain_absolute_path(gateway: RunningGateway, workspace: str) -> None:
+    status, answer = await gateway.call("POST", "/api/sessions", {"workspace": {"path": workspace}})
+    assert status == 400
+    assert answer["error"]["field"].startswith("workspace")
+
+
+async def test_folder_of_a_session_needs_the_right_to_approve(gateway: RunningGateway, bus: Bus) -> None:
+    await announce(bus, "here")
+    token = gateway.auth_file.mint(["read", "write"], 60, user="writer")
+    headers = {"Authorization": f"Bearer {token}"}
+    status, answer = await gateway.call(
+        "POST", "/api/sessions", {"workspace": {"path": "/etc"}}, headers=headers
+    )
+    assert (status, answer["error"]["field"]) == (403, "workspace")

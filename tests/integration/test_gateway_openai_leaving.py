@@ -53,6 +53,26 @@ async def test_client_that_leaves_stops_its_own_run_only(gateway: RunningGateway
     assert await leave(gateway, bus, None, X_Fairlead_Session="s4") == []
 
 
+async def test_a_conversation_goes_on_in_its_session_behind_an_answer_that_was_stopped(
+    gateway: RunningGateway, bus: Bus
+) -> None:
+    async def half(agent: FakeAgent, seq: int) -> None:
+        await agent.begin([seq])
+        await agent.stream("m1", ["half an "])
+
+    await leave(gateway, bus, half)
+    [prompt] = [record async for record in bus.read(subjects.SESSIONS, "fairlead.session.*.in.prompt.>")]
+    session = subjects.parse_session(prompt.subject).session
+    more = [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": "half an"},
+        {"role": "user", "content": "Something else, please."},
+    ]
+    body = json.dumps({"model": "main", "messages": more, "stream": True})
+    async with gateway.http.stream("POST", "/v1/chat/completions", content=body) as response:
+        assert response.headers["x-fairlead-session"] == session
+
+
 async def test_client_of_a_whole_answer_that_leaves_stops_its_run(gateway: RunningGateway, bus: Bus) -> None:
     body = {"model": "main", "messages": [{"role": "user", "content": "x"}]}
     asking = asyncio.create_task(

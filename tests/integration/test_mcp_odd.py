@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fairlead_common.protocol.content import ImageBlock
 from tests.integration.foreign_tools_fixture import (
     Program,
     offered,
@@ -77,6 +78,24 @@ async def test_a_tool_that_is_none_is_left_out_and_named(host: Host, odd: Progra
     assert "type" in told
     assert await warned(host, "MCP tool odd/(without a name) is left out")
     assert len(pids(odd)) == 1
+
+
+async def test_resources_are_listed_and_read_by_tools_and_roots_are_told(host: Host, odd: Program) -> None:
+    put(host, odd=stdio(odd, roots=["/srv/kettle", "/srv/tea"]))
+    await host.started()
+    await until_offered(host, "mcp__odd__list_resources", "mcp__odd__read_resource")
+    assert await warned(host, "MCP tool odd/chore is left out")
+    listed = text_of(await host.run("mcp__odd__list_resources"))
+    assert len(listed.splitlines()) == 30
+    found = text_of(await host.run("mcp__odd__list_resources", contains="kettle 17"))
+    assert found == "kettle://17: kettle 17"
+    read = await host.run("mcp__odd__read_resource", uri="kettle://7")
+    assert text_of(read) == "[resource kettle://7]\nit is warm"
+    assert [block.media_type for block in read.content if isinstance(block, ImageBlock)] == ["image/png"]
+    folders = await host.run("mcp__odd__folders")
+    assert text_of(folders) == "file:///srv/kettle file:///srv/tea"
+    refused = await host.run("mcp__odd__read_resource", uri="kettle://none")
+    assert (refused.status, text_of(refused)) == ("error", "The MCP server odd refused: no such kettle")
 
 
 async def test_a_result_without_text_is_its_structured_content(host: Host, odd: Program) -> None:

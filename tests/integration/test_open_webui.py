@@ -33,12 +33,15 @@ def venv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_four_turns_of_a_chat_are_one_session_and_side_tasks_run_no_tool(venv: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("names_the_chat", [True, False])
+def test_four_turns_of_a_chat_are_one_session_and_side_tasks_run_no_tool(
+    venv: Path, tmp_path: Path, names_the_chat: bool
+) -> None:
     ledger = tmp_path / "ledger"
     with ModelProcess(tmp_path / "model.jsonl", fsync=False) as model:
         environ = {"FAIRLEAD_MODEL": "openai/scripted", "OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "x"}
         settings = {
-            "ENABLE_FORWARD_USER_INFO_HEADERS": "True",
+            "ENABLE_FORWARD_USER_INFO_HEADERS": str(names_the_chat),
             "DEFAULT_MODEL_PARAMS": '{"function_calling": "legacy"}',
         }
         with (
@@ -50,11 +53,9 @@ def test_four_turns_of_a_chat_are_one_session_and_side_tasks_run_no_tool(venv: P
             for number in (2, 3):
                 chat = webui.turn(f"op=T{number} steps=1 tool=ls path=.", chat)
             chat = webui.turn(f'op=T4 steps=1 run="echo ran >> {ledger}"', chat)
-            sessions = up.api("GET", "/api/sessions")["sessions"]
-            assert [each["id"] for each in sessions] == [chat["id"]]
-            everything = up.api("GET", "/api/sessions?source=all")["sessions"]
-            assert len(everything) == 1
-            entries = up.entries(chat["id"])
+            [session] = [each["id"] for each in up.api("GET", "/api/sessions?source=all")["sessions"]]
+            assert (session == chat["id"]) == names_the_chat
+            entries = up.entries(session)
             said = [
                 each["message"]
                 for each in entries
@@ -64,7 +65,7 @@ def test_four_turns_of_a_chat_are_one_session_and_side_tasks_run_no_tool(venv: P
             assert not any("### Task" in str(message) for message in said)
             # The last turn waits for a person; the tasks that Open WebUI sent beside it do not.
             approvals = up.api("GET", "/api/approvals")["approvals"]
-            assert [(each["session"], each["tool"]) for each in approvals] == [(chat["id"], "bash")]
+            assert [(each["session"], each["tool"]) for each in approvals] == [(session, "bash")]
             ran = [
                 each
                 for each in entries

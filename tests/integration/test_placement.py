@@ -237,3 +237,20 @@ async def test_folder_of_an_agent_is_left_behind_only_by_force(
         assert await hosts_of_calls(w, "a") == [HOST, "other"]
         await w.abort("a")
         await w.run_end("a", 2)
+
+
+async def test_session_works_in_the_folder_that_it_asked_for(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await announce(w.bus, HOST)
+    await announce(w.bus, "mine", default_workspace="/other")
+    async with agent_service(nats_server, monkeypatch):
+        await notice(w.bus, "own", "create", CreateSession(workspace="/home/me/project", host="mine"))
+        await w.say("own", "op=P1 steps=1")
+        assert await hosts_of_calls(w, "own") == ["mine"]
+        await notice(w.bus, "own", "move-1", MoveSession(host=HOST, force_empty=True))
+        await w.abort("own")
+        await w.run_end("own")
+        await w.say("own", "op=P2 steps=1")
+        await w.run_end("own", 2)
+    assert [(call.workspace, call.workspace_kind) for call in w.calls] == [("/home/me/project", "folder")]

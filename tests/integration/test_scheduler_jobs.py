@@ -282,7 +282,8 @@ NO_HEARTBEAT = "no heartbeat is configured for session"
 async def test_line_that_waits_for_a_heartbeat_that_never_comes_is_warned_about(
     nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with scheduler(nats_server, monkeypatch):
+    settings: dict[str, object] = {"agents.main.heartbeat.every_s": 0}
+    async with scheduler(nats_server, monkeypatch, settings=settings):
         tea = event_job("tea", schedule={"kind": "every", "everyMs": 60_000})
         for job in (tea, {**tea, "session": "other"}):
             (warning,) = (await ask(bus, "cron.preview", job=job))["warnings"]

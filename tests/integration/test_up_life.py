@@ -72,7 +72,7 @@ def test_no_secret_is_on_a_command_line_or_in_the_wrong_environment(up: Fairlead
 
 
 def test_what_is_not_there_is_404(up: FairleadUp) -> None:
-    for path in ("/metrics", "/docs", "/api/metrics", "/v1/engines"):
+    for path in ("/metrics/x", "/docs", "/api/metrics", "/v1/engines"):
         assert up.call("GET", path)[0] == 404, path
     assert up.call("GET", "/approvals")[0] in (200, 503)  # 503 where the application was not built
 

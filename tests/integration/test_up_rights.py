@@ -276,12 +276,53 @@ async def _prompts_and_is_dropped(up: FairleadUp, context: dict[str, str]) -> No
     with pytest.raises(nats.errors.TimeoutError):
         await client.request("fairlead.prompt.other", b"x", timeout=1)
     assert "fairlead.prompt.other" in refused[0]
+    await _does_what_flags_allow(up)
     removed = await asyncio.to_thread(up.cli, "nats", "user", "remove", "alerts")
     assert removed.returncode == 0, removed.stderr
     async with asyncio.timeout(10):
         await gone.wait()
     with pytest.raises(nats.errors.Error, match=r"(?i)authorization"):
         await nats.connect(context["url"], nkeys_seed_str=seed, allow_reconnect=False)
+
+
+async def _does_what_flags_allow(up: FairleadUp) -> None:
+    """A client that was told of no inbox prefix prompts, watches and finds services."""
+    flags = ("--live", "--steer", "--abort", "--ping", "--jobs")
+    added = await asyncio.to_thread(
+        up.cli, "nats", "user", "add", "desk", "--session", "alarm", *flags, "--context"
+    )
+    assert added.returncode == 0, added.stderr
+    context = json.loads(added.stdout)
+    refused: list[str] = []
+
+    async def on_error(error: Exception) -> None:
+        refused.append(str(error))
+
+    client = await nats.connect(context["url"], nkeys_seed=context["nkey"], error_cb=on_error)
+    try:
+        live = await client.subscribe("fairlead.live.alarm.log")
+        accepted = await client.request(
+            "fairlead.session.alarm.in.prompt.desk-1", b'op=Z2 answer="all is well"', timeout=10
+        )
+        assert json.loads(accepted.data)["stream"] == "SESSIONS"
+        async with asyncio.timeout(WAIT_S):
+            while b"all is well" not in (await live.next_msg(timeout=WAIT_S)).data:
+                pass
+        for mail in ("steer.s1", "abort.a1"):
+            stored = await client.request(f"fairlead.session.alarm.in.{mail}", b"{}", timeout=10)
+            assert "seq" in json.loads(stored.data)
+        assert json.loads((await client.request("$SRV.PING", b"", timeout=10)).data)["name"]
+        jobs = await client.subscribe("fairlead.changed.cron")
+        await client.flush()
+        adding = ("cron", "add", "--name", "tea", "--every", "1h", "--system-event", "Tea is ready.")
+        added = await asyncio.to_thread(up.cli, *adding)
+        assert added.returncode == 0, added.stderr
+        told = json.loads((await jobs.next_msg(timeout=WAIT_S)).data)
+        assert (told["action"], told["name"]) == ("added", "tea")
+        assert told["nextRunAtMs"] > time.time() * 1000
+        assert refused == []
+    finally:
+        await client.close()
 
 
 def test_the_shared_password_of_an_earlier_version_is_gone_and_that_was_said(up: FairleadUp) -> None:

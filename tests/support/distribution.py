@@ -18,11 +18,13 @@ TOGETHER: Final = {
     f"tests/deploy/{name}.py": "tests/deploy"
     for name in ("test_compose", "test_remote_listener", "test_load", "test_backup", "test_upgrade")
 }
+CLIENTS: Final = "tests/clients"  # one unit: its files share a running Fairlead
 
 # What a unit takes on two cores, beside others, where that is far from a second for each test. Only the order
 # matters: half or double the truth is good enough. The end of each run names the longest.
 SECONDS: Final = {
     "tests/deploy": 800,
+    CLIENTS: 150,
     "tests/chaos/test_chaos.py": 190,
     "tests/deploy/test_cluster.py": 180,
     "tests/deploy/test_cluster_disk.py": 180,
@@ -77,7 +79,11 @@ _BUSY_MS: Final = "fairlead_busy_ms"
 def unit_of(nodeid: str) -> str:
     """What goes to one worker: a test in memory, or the file of a test, or what that file belongs to."""
     file = nodeid.partition("::")[0]
-    return nodeid if file.startswith(IN_MEMORY) else TOGETHER.get(file, file)
+    return nodeid if file.startswith(IN_MEMORY) else _unit_of_file(file)
+
+
+def _unit_of_file(file: str) -> str:
+    return CLIENTS if file.startswith(f"{CLIENTS}/") else TOGETHER.get(file, file)
 
 
 def _expected_ms(item: pytest.Item) -> int:
@@ -145,7 +151,7 @@ class Clock:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         took = round(report.duration * 1000)
         file = report.nodeid.partition("::")[0]
-        unit = TOGETHER.get(file, file)
+        unit = _unit_of_file(file)
         self.files[unit] += took
         self.tiers[next((name for name in _TIERS if name in report.keywords), "other")] += took
         self.busy[unit] += getattr(report, _BUSY_MS, 0)

@@ -77,6 +77,10 @@ async def grow(ctx: Context) -> str:
     await ctx.notify_tools_changed()
     return "grown"
 
+@server.prompt(description="Asks for a review.")
+def review(pr: str, depth: str = "short") -> str:
+    return f"Review {pr}, {depth}."
+
 @server.tool()
 def crash() -> str:
     note("crash")
@@ -157,6 +161,8 @@ tools = [
     {"name": "odd", "inputSchema": {"anyOf": [plain, {"type": "null"}]}},
     {"name": "shaped", "inputSchema": plain, "outputSchema": {"type": "array"}, "description": "A shape."},
     *({"name": each, "inputSchema": plain} for each in ("fail", "late", "count", "numbers", "wait")),
+    {"name": "folders", "inputSchema": plain},
+    {"name": "chore", "inputSchema": plain, "execution": {"taskSupport": "required"}},
     "no tool at all",
 ]
 def wait(number):
@@ -169,12 +175,22 @@ for line in sys.stdin:
     name = request.get("params", {}).get("name")
     if method == "initialize":
         say(id=number, result={
-            "protocolVersion": "2025-06-18",
-            "capabilities": {"tools": {}},
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {}, "resources": {}},
             "serverInfo": {"name": "odd", "version": "1"},
         })
     elif method == "tools/list":
         say(id=number, result={"tools": tools})
+    elif method == "resources/list":
+        page = int(request.get("params", {}).get("cursor", "0"))
+        found = [{"uri": f"kettle://{n}", "name": f"kettle {n}"} for n in range(page * 10, page * 10 + 10)]
+        say(id=number, result={"resources": found, **({"nextCursor": str(page + 1)} if page < 2 else {})})
+    elif method == "resources/read" and request["params"]["uri"] == "kettle://7":
+        parts = [{"uri": "kettle://7", "text": "it is warm"}]
+        parts.append({"uri": "kettle://7", "mimeType": "image/png", "blob": "iVBORw0KGgo="})
+        say(id=number, result={"contents": parts})
+    elif method == "resources/read":
+        say(id=number, error={"code": -32002, "message": "no such kettle"})
     elif method != "tools/call":
         if number is not None:
             say(id=number, error={"code": -32601, "message": f"no method {method}"})
@@ -185,6 +201,11 @@ for line in sys.stdin:
     elif name == "count":
         count += 1
         say(id=number, result={"content": [{"type": "text", "text": str(count)}]})
+    elif name == "folders":
+        say(id="roots", method="roots/list")
+        roots = json.loads(sys.stdin.readline())["result"]["roots"]
+        text = " ".join(root["uri"] for root in roots)
+        say(id=number, result={"content": [{"type": "text", "text": text}]})
     elif name == "numbers":
         say(id=number, result={"content": [], "structuredContent": {"sum": 3, "of": [1, 2]}})
     elif name == "wait":

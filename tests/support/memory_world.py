@@ -19,6 +19,7 @@ from fairlead_common.bus.pull_consumer import StreamMessage
 from fairlead_common.bus.streams import TOOLS_WAIT_S, ensure_consumer
 from fairlead_common.errors import BusUnavailableError
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.client_tools import ClientResult
 from fairlead_common.protocol.content import (
     AssistantMessage,
     TextBlock,
@@ -39,6 +40,7 @@ from fairlead_common.protocol.entries import (
 from fairlead_common.protocol.entries import Entry as LogEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import Decision, DecisionKind
+from fairlead_common.session_log.state import SessionState
 from tests.support.agent_world import HOST, World
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.memory_model import MemoryModel
@@ -124,7 +126,8 @@ class MemoryWorld(World):
         """The executor is there."""
         while True:
             if self.beats:
-                await self.heartbeat()
+                with contextlib.suppress(BusUnavailableError):  # the next one comes
+                    await self.heartbeat()
             await asyncio.sleep(HEARTBEAT_S)
 
     async def _one(self, message: StreamMessage) -> None:
@@ -152,6 +155,21 @@ class MemoryWorld(World):
         hashed = fields.pop("shown_hash", request.shown_hash)
         body = Decision(approval_id=request.id, decision=decision, shown_hash=hashed, **fields)
         await self.mail(session, "approval", body, request.id)
+
+    async def client_says(self, session: str, call: str, words: str, **fields: Any) -> int:
+        """What a client says came of a call of its tool."""
+        body = ClientResult(call_id=call, text=words, **fields)
+        return await self.mail(session, "clientresult", body, call)
+
+    async def open_calls(self, session: str, count: int = 1) -> list[str]:
+        """The calls that wait for the client, once the session was parked for it so often."""
+        log = await self.wait_for(
+            session, lambda log: _parks(log) >= count and isinstance(log[-1], RunEndEntry)
+        )
+        state = SessionState(session)
+        for seq, entry in enumerate(log, 1):
+            state.apply(entry, seq)
+        return [call.call_id for call in state.client_calls]
 
     # -- what came of it -------------------------------------------------------
 
@@ -191,6 +209,10 @@ class MemoryWorld(World):
         seq = mail.seq if mail else 0
         await self.wait_for(session, lambda log: log[-1].cursor >= seq, timeout_s)
         return await self.story(session)
+
+
+def _parks(log: list[LogEntry]) -> int:
+    return sum(isinstance(entry, RunEndEntry) and entry.outcome == "requires_action" for entry in log)
 
 
 def _asked(log: list[LogEntry]) -> list[ApprovalRequestEntry]:

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from hypothesis import strategies as st
 
+from fairlead_common.protocol.client_tools import CLIENT_HOST
 from fairlead_common.protocol.content import (
     AssistantMessage,
     MessageSource,
@@ -270,9 +271,12 @@ class Log:
         message = UserMessage(content=[TextBlock(text=text)], seqs=[seq], keys=[f"k{seq}"])
         self.add(MessageEntry, cursor=seq, message=message, **fields)
 
-    def assistant(self, *calls: str, text: str = "") -> None:
+    def assistant(self, *calls: str, text: str = "", of_client: tuple[str, ...] = ()) -> None:
+        """A reply that asks for these calls, of executors or `of_client`."""
         blocks: list[Any] = [TextBlock(text=text)] if text else []
-        blocks += [ToolCallBlock(call_id=call, name="bash", arguments={}, host="h") for call in calls]
+        for call in (*calls, *of_client):
+            host = CLIENT_HOST if call in of_client else "h"
+            blocks.append(ToolCallBlock(call_id=call, name="bash", arguments={}, host=host))
         usage = Usage(input_tokens=10, output_tokens=5)
         self.add(MessageEntry, message=AssistantMessage(content=blocks, model="demo", usage=usage))
 

@@ -14,12 +14,16 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from tests.support.script import problems
+from tests.support.strict_forms import chat_problems
 from tests.support.strict_model import MAX_BREAKPOINTS, SSE
 
 Json = dict[str, Any]
 
 _FIELDS = {"model", "messages", "tools", "tool_choice", "stream", "stream_options", "temperature", "top_p"}
-_OPENAI_FIELDS = {"max_completion_tokens", "reasoning_effort", "prompt_cache_key", "parallel_tool_calls"}
+_OPENAI_FIELDS = {
+    *("max_completion_tokens", "reasoning_effort", "prompt_cache_key", "parallel_tool_calls"),
+    "response_format",
+}
 _DETAILS = {"type", "text", "summary", "data", "signature", "format", "index", "id"}
 _MISSING_SIGNATURE = (
     "Function call is missing a thought_signature in functionCall parts. This is required for tools to work "
@@ -169,6 +173,7 @@ def _openai(server: StrictChat, body: Json) -> Iterable[str]:
     if body.get("max_completion_tokens", 0) > 128_000:
         yield "max_tokens is too large: This model supports at most 128000 completion tokens."
     yield from server.own_fields(body, _OPENAI_FIELDS, set())
+    yield from chat_problems(body)
 
 
 def _no_thought(_: str, __: Json) -> Iterable[Json]:  # its chat completions show none
@@ -179,8 +184,10 @@ def _no_thought(_: str, __: Json) -> Iterable[Json]:  # its chat completions sho
 
 
 def _deepseek(server: StrictChat, body: Json) -> Iterable[str]:
-    fields = {"max_tokens", "thinking", "reasoning_effort"}
+    fields = {"max_tokens", "thinking", "reasoning_effort", "response_format"}
     yield from server.own_fields(body, fields, {"reasoning_content"})
+    if body.get("response_format", {"type": "json_object"}) != {"type": "json_object"}:
+        yield "This response_format type is unavailable now"
     if body.get("thinking", {"type": "enabled"}) == {"type": "disabled"}:
         return
     for number, message in _replies(body):
@@ -201,7 +208,9 @@ def _reasoning_content(thought: str, back: Json) -> Iterable[Json]:
 
 
 def _gemini(server: StrictChat, body: Json) -> Iterable[str]:
-    fields = {"max_tokens", "max_completion_tokens", "reasoning_effort", "extra_body"}
+    fields = {"max_tokens", "max_completion_tokens", "reasoning_effort", "extra_body", "response_format"}
+    if "response_format" in body and body.get("tools") and body.get("tool_choice") != "none":
+        yield "Function calling with a response mime type: 'application/json' is unsupported"
     yield from server.own_fields(body, fields, {"extra_content"})
     if body.get("reasoning_effort", "low") not in ("none", "minimal", "low", "medium", "high"):
         yield f"Invalid reasoning_effort: {body['reasoning_effort']}"
@@ -224,7 +233,7 @@ def _unseen(_: str, __: Json) -> Iterable[Json]:  # it is in the signature of th
 
 
 def _openrouter(server: StrictChat, body: Json) -> Iterable[str]:
-    fields = {"max_tokens", "reasoning", "usage"}
+    fields = {"max_tokens", "reasoning", "usage", "response_format"}
     yield from server.own_fields(body, fields, {"reasoning_details", "reasoning"})
     if (found := json.dumps(body).count('"cache_control"')) > MAX_BREAKPOINTS:
         yield f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {found}."

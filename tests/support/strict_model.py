@@ -14,6 +14,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.support.script import problems
+from tests.support.strict_forms import claude_problems
 
 Json = dict[str, Any]
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -254,6 +255,7 @@ class StrictModel:
         messages: list[Json] = body["messages"]
         thinks = (body.get("thinking") or {}).get("type") == "enabled"
         yield from self._option_problems(body, thinks=thinks)
+        yield from claude_problems(body)
         if messages[0]["role"] != "user":
             yield 'messages: first message must use the "user" role'
         awaited: set[str] = set()

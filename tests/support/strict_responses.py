@@ -12,6 +12,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.support.strict_forms import responses_problems
+
 Json = dict[str, Any]
 
 _FIELDS = {
@@ -160,7 +162,8 @@ class StrictResponses:
 
     async def _respond(self, http: web.Request) -> web.StreamResponse:
         body = await http.json()
-        if found := [*self._problems(body), *self._input_problems(body["input"])]:
+        problems = (self._problems(body), responses_problems(body), self._input_problems(body["input"]))
+        if found := list(itertools.chain(*problems)):
             self.refused += found
             error = {
                 "message": "; ".join(found),

@@ -14,9 +14,10 @@ SERVICES = {"agent", "gateway", "scheduler", "tools", "webui"}
 # Each of these may import those after it, and no service; no one imports the first.
 PROGRAM = ["fairlead", "fairlead_eval", "fairlead_node", "fairlead_remote", "fairlead_common"]
 CLIENT_COMMANDS = {
+    *("users", "tokens", "pair", "audit"),
     *("down", "login", "run", "sessions", "approve", "steer", "abort", "cron", "wake", "heartbeat", "status"),
-    *("usage", "undo"),
-    *("version", "completion", "credentials", "models"),
+    *("usage", "undo", "runs", "dead", "top", "acp"),
+    *("version", "completion", "credentials", "models", "tools"),
 }
 CLIENT = {"fairlead", "fairlead_common", "fairlead_sdk"}  # what is there without the extra `server`
 
@@ -28,8 +29,14 @@ OWNERS = {
     "fastapi": ["fairlead_gateway/"],
     "starlette": ["fairlead_gateway/"],
     "uvicorn": ["fairlead_gateway/"],
+    "opentelemetry": ["fairlead_common/service/telemetry.py"],
+    "prometheus_client": ["fairlead_gateway/observability/exposition.py"],
     "apscheduler": ["fairlead_scheduler/"],
-    "jsonschema": ["fairlead_agent/", "fairlead_tools/"],
+    "jsonschema": [
+        "fairlead_agent/",
+        "fairlead_gateway/sessions/client_wishes.py",
+        "fairlead_tools/",
+    ],
     "click": ["fairlead/"],
     "nacl": ["fairlead_common/service/sealing.py"],
     "cryptography": ["fairlead_remote/authority.py"],
@@ -38,8 +45,25 @@ OWNERS = {
     "pypdf": ["fairlead_tools/"],
     "PIL": ["fairlead_agent/models/image_program.py"],
     "trafilatura": ["fairlead_tools/web/extract.py"],
-    "mcp": ["fairlead_tools/mcp_servers/sdk.py"],
-    "mcp_types": ["fairlead_tools/mcp_servers/sdk.py"],
+    "mcp": [
+        "fairlead_tools/mcp_servers/sdk.py",
+        "fairlead_tools/mcp_servers/resources.py",
+        "fairlead_tools/mcp_servers/oauth.py",
+        "fairlead_tools/mcp_servers/prompts.py",
+        "fairlead_tools/mcp_servers/login.py",
+        "fairlead_gateway/mcp_server/protocol.py",
+        "fairlead_gateway/mcp_server/listening.py",
+    ],
+    "mcp_types": [
+        "fairlead_tools/mcp_servers/sdk.py",
+        "fairlead_tools/mcp_servers/resources.py",
+        "fairlead_tools/mcp_servers/oauth.py",
+        "fairlead_tools/mcp_servers/prompts.py",
+        "fairlead_tools/mcp_servers/login.py",
+        "fairlead_gateway/mcp_server/protocol.py",
+        "fairlead_gateway/mcp_server/listening.py",
+    ],
+    "acp": ["fairlead/acp/"],
 }
 
 

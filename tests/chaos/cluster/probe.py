@@ -91,7 +91,8 @@ class Probe:
         except WrongSequenceError as error:
             # No one else writes here: what moved the log is of an attempt that was given up.
             self._journal.write(
-                {"stream": subjects.SESSIONS, "event": "moved", "error": str(error)}, durable=False
+                {"stream": subjects.SESSIONS, "event": "moved", "id": name, "error": str(error)},
+                durable=False,
             )
             last = await bus.last(subjects.SESSIONS, subject)
             self._last = last.seq if last else 0
@@ -99,7 +100,8 @@ class Probe:
         except FairleadError as error:
             self._unsure.add(name)
             self._journal.write(
-                {"stream": subjects.SESSIONS, "event": "error", "error": str(error)}, durable=False
+                {"stream": subjects.SESSIONS, "event": "error", "id": name, "error": str(error)},
+                durable=False,
             )
             return
         self._appended.append(name)
@@ -122,9 +124,9 @@ class Probe:
         if sure != self._appended:
             lost = [name for name in self._appended if name not in log]
             extra = [name for name in sure if name not in self._appended]
-            detail = (
-                f"{len(lost)} entries lost, {len(extra)} that nobody wrote, {len(log) - len(set(log))} twice"
-            )
+            twice = len(log) - len(set(log))
+            detail = f"{len(lost)} entries lost, {len(extra)} that nobody wrote, {twice} twice"
+            detail += f": {(lost + extra)[:5]}"
             found.append(Violation("LOST" if lost else "DUP", self._session, detail))
         return found
 

@@ -13,6 +13,7 @@ from fairlead_agent.session.next_step import (
     AddHeartbeatMessage,
     AddProcessLines,
     AddUserMessage,
+    AskForForm,
     CallModel,
     ChangeBranch,
     CompactConversation,
@@ -33,6 +34,7 @@ from fairlead_agent.session.next_step import (
     next_step,
 )
 from fairlead_agent.session.user_messages import process_lines
+from fairlead_agent.turn.response_form import REPAIR_MARK
 from fairlead_common.config import AgentConfig
 from fairlead_common.protocol.branch_entries import CompactionEntry, CompactRequestEntry, NavigateEntry
 from fairlead_common.protocol.content import AssistantMessage, TextBlock, Usage
@@ -43,6 +45,8 @@ from fairlead_common.protocol.entries import (
     CustomEntry,
     DroppedEntry,
     EpochEntry,
+    HookContextEntry,
+    HookMessage,
     MessageEntry,
     Outcome,
     QueuedEntry,
@@ -51,6 +55,7 @@ from fairlead_common.protocol.entries import (
 )
 from fairlead_common.protocol.messages import PromptOptions, RunLimitsInput
 from fairlead_common.protocol.undo_entries import FilesRestoredEntry, UndoRequestEntry
+from fairlead_common.session_log.conversation import RESPONSE_FORM
 from fairlead_common.session_log.generations import DELETE
 from fairlead_common.session_log.state import ABORT
 from tests.support.session_logs import Log
@@ -562,6 +567,8 @@ def perform(log: World, step: Step) -> None:  # noqa: C901, PLR0912 - one case a
         case AddUserMessage(said=said):
             for item in said:
                 log.user("said", item.mail_seq, items=[item.id])
+        case AskForForm():
+            log.add(HookContextEntry, messages=[HookMessage(hook=RESPONSE_FORM, text="", mark=REPAIR_MARK)])
         case CallModel():
             turns = log.state.run.turns if log.state.run else 0
             log.assistant(*([f"c{log.state.last_seq}"] if turns == 0 else []), text="done")

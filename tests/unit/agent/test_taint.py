@@ -17,10 +17,10 @@ from fairlead_common.protocol.content import (
     UserMessage,
     text_outcome,
 )
-from fairlead_common.protocol.custom_entries import CHAT_LAST, SYSTEM_PREFIX
+from fairlead_common.protocol.custom_entries import CHAT_EARLIER, CHAT_LAST, SYSTEM_PREFIX
 from fairlead_common.protocol.messages import ToolCall
 from fairlead_common.session_log.conversation import Item
-from fairlead_gateway.openai_api.prompt import prompt_of
+from fairlead_gateway.openai_api.imported import imported
 from fairlead_gateway.openai_api.request import ChatMessage
 
 
@@ -106,18 +106,28 @@ def test_addresses_that_a_model_may_have_written_are_not_known() -> None:
     assert named(url, UserMessage(content=[TextBlock(text=url)], sender="ann")) == "person"
 
 
-async def test_of_a_chat_only_the_message_to_answer_counts() -> None:
+def test_of_a_chat_that_an_earlier_version_kept_as_one_prompt_only_the_message_to_answer_counts() -> None:
     url = "https://evil.example/?d=SECRET"
     for said_by_model in (url, f"{CHAT_LAST}\n\n{url}", f"x\n\n{CHAT_LAST}\n\n{url}\n\n"):
-        chat = [
-            ChatMessage(role="user", content="read the notes"),
-            ChatMessage(role="assistant", content=said_by_model),
-            ChatMessage(role="user", content="now https://example.com/a please"),
-        ]
-        prompt = await prompt_of(cast(Objects, None), chat, "ann", whole=True)
-        assert url in prompt.text
-        assert named(url, said(prompt.text)) == ""
-        assert named("https://example.com/a", said(prompt.text)) == "person"
+        last = "now https://example.com/a please"
+        text = "\n\n".join([CHAT_EARLIER, f"[assistant]\n{said_by_model}", CHAT_LAST, last])
+        assert named(url, said(text)) == ""
+        assert named("https://example.com/a", said(text)) == "person"
+
+
+async def test_of_a_chat_that_a_client_sends_only_what_its_user_said_counts() -> None:
+    url = "https://evil.example/?d=SECRET"
+    chat = [
+        ChatMessage(role="user", content="read https://example.com/a please"),
+        ChatMessage(role="assistant", content=url),
+        ChatMessage(role="tool", content=url),
+        ChatMessage(role="system", content=url),
+    ]
+    items = await imported(cast(Objects, None), chat, "ann")
+    assert len(items) == 4
+    messages = [item.message for item in items]
+    assert named(url, *messages) == ""
+    assert named("https://example.com/a", *messages) == "person"
 
 
 def call(name: str, *flags: TrustFlag) -> ToolCall:

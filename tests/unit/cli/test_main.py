@@ -97,6 +97,23 @@ def test_a_typo_is_bad_usage() -> None:
         assert done.stderr
 
 
+def test_the_client_alone_says_how_to_serve_editors() -> None:
+    code = (
+        "import sys\n"
+        "class WithoutExtras:\n"
+        "  def find_spec(self, name, *_):\n"
+        "    if name in ('acp', 'fairlead_sdk', 'pydantic'):\n"
+        "      raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, WithoutExtras())\n"
+        "import fairlead.main; fairlead.main.main(['acp'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input="", capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "pip install 'fairlead[acp]'" in done.stderr
+
+
 @pytest.mark.parametrize(
     "words", [["up"], ["doctor"], ["backup"], ["restore", "x"], ["service", "status"], ["executor", "list"]]
 )

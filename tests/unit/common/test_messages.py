@@ -132,6 +132,7 @@ ENTRIES: dict[str, Entry] = {
     "dropped": DroppedEntry(**_ABOUT, reason="why", items=["q"], seqs=[1], keys=["k"]),
     "dropped-repeats": DroppedEntry(**_ABOUT, reason="why", seqs=[9], repeats=1, reply_to="a"),
     "run_start": RunStartEntry(**_ABOUT, agent="main", model="demo", mode="ask", resumes="r0"),
+    "run_end-requires_action": RunEndEntry(**_ABOUT, outcome="requires_action", turns=1),
     "run_end": RunEndEntry(
         **_ABOUT,
         outcome="completed",
@@ -147,6 +148,9 @@ ENTRIES: dict[str, Entry] = {
     ),
     "run_end-left_out": RunEndEntry(
         **_ABOUT, outcome="failed", error="e", left_out=["e7"], left_out_images=["e8"]
+    ),
+    "run_end-tools": RunEndEntry(
+        **_ABOUT, outcome="completed", agent="main", model="demo", user="ann", tools={"ok": 2}, resumes="r0"
     ),
     "run_end-waiting_provider": RunEndEntry(
         **_ABOUT, outcome="waiting_provider", error="e", retry_at=9000, waiting_since=5000

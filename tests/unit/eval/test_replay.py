@@ -136,7 +136,7 @@ async def test_another_wording_of_results_is_found(monkeypatch: pytest.MonkeyPat
 async def test_another_format_of_messages_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     real = chat_format.encode_tools
     monkeypatch.setattr(
-        "fairlead_agent.models.openai_compatible.encode_tools", lambda tools: real(tools[:-1])
+        "fairlead_agent.models.openai_compatible.encode_tools", lambda tools, *rest: real(tools[:-1], *rest)
     )
     now = await requests_of(only=of_one_family)
     differing = changed(now, saved())

@@ -1,9 +1,24 @@
 """The answer to one prompt out of a log that holds other things too."""
 
-from fairlead_common.protocol.content import AssistantMessage, TextBlock, ToolCallBlock, UserMessage
-from fairlead_common.protocol.entries import MessageEntry, RunEndEntry
+from fairlead_common.protocol.content import (
+    AssistantMessage,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    text_outcome,
+)
+from fairlead_common.protocol.entries import (
+    Entry,
+    HookContextEntry,
+    HookMessage,
+    MessageEntry,
+    RunEndEntry,
+    RunStartEntry,
+)
 from fairlead_common.protocol.events import Delta, MessageUpdate
-from fairlead_gateway.openai_api.answer import AnswerPiece, ChatAnswer
+from fairlead_gateway.openai_api.answer import AnswerOptions, AnswerPiece, ChatAnswer
 
 PROMPT = 10
 
@@ -157,3 +172,82 @@ def test_words_heard_before_the_log_entry_that_they_follow_wait_for_it() -> None
     assert list(answer.live(words("n", 0, "two", log_seq=13))) == []
     assert text(list(answer.entry(13, reply("m", "one", calls=True)))) == "one\n\ntwo"
     assert text(list(answer.entry(14, reply("n", "two!")))) == "!"
+
+
+CALL = ToolCallBlock(call_id="a_0", name="weather", arguments={"city": "Bonn"}, host="client")
+
+
+def parked_for_client(name: str = "a", usage: int = 0) -> list[MessageEntry | RunEndEntry]:
+    message = AssistantMessage(
+        content=[TextBlock(text="I ask."), CALL],
+        model="m",
+        stop_reason="tool_use",
+        usage=Usage(input_tokens=usage),
+    )
+    return [
+        MessageEntry(id=name, run_id="r", message=message),
+        RunEndEntry(id="e", run_id="r", outcome="requires_action"),
+    ]
+
+
+def told(answer: ChatAnswer, *entries: Entry, first: int = 13) -> str:
+    return text([piece for seq, entry in enumerate(entries, first) for piece in answer.entry(seq, entry)])
+
+
+def test_calls_of_the_clients_tools_end_the_answer() -> None:
+    answer = begun()
+    assert told(answer, *parked_for_client()) == "I ask."
+    assert (answer.finish, answer.calls, answer.outcome) == ("tool_calls", [CALL], "requires_action")
+    assert (answer.last_entry, answer.log_seq, answer.used_tools) == ("a", 14, False)
+
+
+def test_the_answer_after_the_results_of_the_client_has_nothing_of_the_one_before() -> None:
+    answer = ChatAnswer(PROMPT, AnswerOptions(after=14))
+    result = ToolResultMessage(
+        call_id="a_0", name="weather", outcome=text_outcome("ok", "21 C", is_error=False)
+    )
+    assert told(answer, user(PROMPT), first=12) == ""
+    assert list(answer.live(words("a", 0, "I ask.", log_seq=12))) == []
+    rest: list[Entry] = [
+        MessageEntry(id="result", message=result),
+        RunStartEntry(id="r2", run_id="r2", agent="main", model="m", mode="ask", resumes="e"),
+    ]
+    assert told(answer, *parked_for_client(usage=100), *rest) == ""
+    assert not answer.done
+    message = AssistantMessage(content=[TextBlock(text="21 C.")], model="m", usage=Usage(input_tokens=7))
+    assert told(answer, MessageEntry(id="b", run_id="r2", message=message), first=17) == "21 C."
+    assert (answer.finish, answer.usage.input_tokens, answer.last_entry) == ("stop", 7, "b")
+
+
+def test_where_the_form_counts_only_the_last_reply_is_told_once_its_run_has_ended() -> None:
+    answer = ChatAnswer(PROMPT, AnswerOptions(only_last=True, is_formed=True))
+    end = RunEndEntry(id="e", run_id="r", outcome="completed")
+    assert told(answer, user(PROMPT), first=12) == ""
+    assert list(answer.live(words("a", 0, "I look.", log_seq=12))) == []
+    mended = HookContextEntry(id="n", run_id="r", messages=[HookMessage(hook="form", text="no")])
+    assert told(answer, reply("a", "I look.", calls=True), reply("b", "{no JSON"), mended) == ""
+    assert not answer.done
+    assert told(answer, reply("c", "{}"), end, first=16) == "{}"
+    assert answer.finish == "stop"
+
+
+def test_an_answer_ends_before_the_first_stop() -> None:
+    answer = ChatAnswer(PROMPT, AnswerOptions(only_last=True, stop=("END", "###")))
+    end = RunEndEntry(id="e", run_id="r", outcome="completed")
+    assert told(answer, user(PROMPT), reply("a", "One ### two END"), end) == "One "
+
+
+def test_a_formed_answer_that_waits_for_an_approval_is_no_answer() -> None:
+    answer = ChatAnswer(PROMPT, AnswerOptions(only_last=True, is_formed=True))
+    end = RunEndEntry(id="e", run_id="r", outcome="waiting_approval")
+    assert told(answer, user(PROMPT), reply("a", "I remove it.", calls=True), end) == ""
+    assert answer.problem is not None
+    assert (answer.problem.status, answer.problem.code) == (409, "waiting_approval")
+
+
+def test_progress_names_the_tools_of_the_agent() -> None:
+    answer = ChatAnswer(PROMPT, AnswerOptions(progress=True))
+    list(answer.entry(12, user(PROMPT)))
+    pieces = list(answer.entry(13, reply("a", "I look.", calls=True)))
+    assert [(piece.kind, piece.text) for piece in pieces][-1] == ("reasoning_content", "[x] {}\n")
+    assert answer.used_tools

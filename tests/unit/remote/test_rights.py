@@ -3,6 +3,7 @@
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,8 @@ def test_the_rendered_block_is_taken_by_the_server_and_has_no_deny_list(tmp_path
         ("fairlead.session.main.in.prompt", {"gateway", "alerts"}),
         ("fairlead.session.main.in.prompt.k", {"gateway", "scheduler", "alerts"}),
         ("fairlead.session.other.in.prompt.k", {"gateway", "scheduler"}),
+        ("fairlead.session.main.in.clientresult.c", {"gateway", "alerts"}),
+        ("fairlead.session.other.in.clientresult.c", {"gateway"}),
         ("fairlead.session.main.in.notice.n", {"gateway", "scheduler", "agent"}),
         ("fairlead.session.main.in.result.c", {"agent", "executor"}),
         ("fairlead.session.main.in.ended.c", {"executor"}),
@@ -73,6 +76,8 @@ def test_the_rendered_block_is_taken_by_the_server_and_has_no_deny_list(tmp_path
         ("fairlead.output.barn.c.0", set()),
         ("fairlead.cron.job.1", {"scheduler"}),
         ("$KV.sessions.call.a.b", {"gateway"}),
+        ("$KV.sessions.answer.a.b", {"gateway"}),
+        ("$KV.sessions.answer.a.b.next", {"gateway"}),
         ("fairlead.model.ask", {"gateway"}),
         ("fairlead.model.cancel", {"gateway"}),
         ("$KV.config.document", set()),
@@ -160,9 +165,50 @@ def test_a_recipe_makes_the_rights_that_it_came_from() -> None:
     for may in (
         rights.executor("mill"),
         external_users.other("x", sessions=["a"], services=["w"], tools=["w.>"]),
+        external_users.other("x", sessions=["a"], may=["steer", "agents"]),
     ):
         assert external_users.remade(may.recipe) == may
         assert re.fullmatch(r"executor|other", str(may.recipe["kind"]))
+
+
+@pytest.mark.parametrize("address", ["fairlead.home.main", "hermes.ops", "a.b.*", "a.b.c.d", "A.b.c", ""])
+def test_a_hosted_agent_has_an_address_and_is_none_of_fairleads(address: str) -> None:
+    with pytest.raises(InvalidInputError, match="hosted"):
+        external_users.other("x", hosted=[address])
+
+
+def test_an_agent_has_one_host() -> None:
+    one = external_users.other("one", hosted=["hermes.ops.x"])
+    with pytest.raises(InvalidInputError, match="agent of one"):
+        external_users.check_beside(one.recipe, {"one": one.recipe})
+    assert external_users.remade(one.recipe) == one
+
+
+@pytest.mark.parametrize("right", external_users.OF_A_SESSION)
+def test_a_flag_adds_rights_for_the_named_sessions_alone(right: str) -> None:
+    plain = external_users.other("x", sessions=["a"])
+    more = external_users.other("x", sessions=["a"], may=[right])
+    added = (set(more.publish) | set(more.subscribe)) - set(plain.publish) - set(plain.subscribe)
+    assert added
+    others = ("$SRV.", "agents.hb.", "fairlead.changed.cron")
+    assert all(".a" in each or each.startswith(others) for each in added)
+    assert set(plain.publish) <= set(more.publish)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"name": "x", "sessions": ["a"], "may": ["delete"]},
+        {"name": "x", "may": ["steer"]},
+        {"name": "agents", "sessions": ["a"]},
+        {"name": "x", "tools": ["agents.>"]},
+        {"name": "x", "triggers": ["agents.prompt.fairlead.home.main"]},
+        {"name": "x", "services": ["agents"]},
+    ],
+)
+def test_what_belongs_to_the_agent_protocol_or_is_no_right_is_refused(wanted: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        external_users.other(**wanted)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +240,15 @@ def test_subjects_of_other_systems_leave_each_message_one_way(
 def test_what_other_systems_may_have_beside_each_other_the_server_takes(tmp_path: Path) -> None:
     others = {
         "new": external_users.other("new", triggers=["x.y"], answers=["done.new"], tools=["w", "w.>"]),
-        "there": external_users.other("there", triggers=["x.>"], answers=["done.new"], tools=["v"]),
+        "there": external_users.other(
+            "there",
+            triggers=["x.>"],
+            answers=["done.new"],
+            tools=["v"],
+            services=["v"],
+            sessions=["main"],
+            may=external_users.OF_A_SESSION,
+        ),
     }
     for name, may in others.items():
         rest = {each: its.recipe for each, its in others.items() if each != name}

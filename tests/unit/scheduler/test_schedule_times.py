@@ -1,7 +1,7 @@
 """When schedules fire: against another implementation, brute force, and known days on which clocks change."""
 
 import random
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -92,11 +92,65 @@ def test_random_expressions_fire_as_another_implementation_says(seed: int) -> No
         assert found == wanted, (text, name, start.isoformat())
 
 
+SPECIAL_DAYS = ["L", "LW", "1,L", "15,LW", "*/3,L", "*", "*", "?"]
+SPECIAL_WEEKDAYS = ["5L", "friL", "1#1", "mon#5", "0#2,7L", "1,5#3", "*/2,5L", "*", "*"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_last_and_nth_days_are_those_of_another_implementation(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(40):
+        months = rng.choice(["*", "*", "2", "1-3", "*/2"])
+        day, weekday = rng.choice(SPECIAL_DAYS), rng.choice(SPECIAL_WEEKDAYS)
+        text, name = f"30 9 {day} {months} {weekday}", rng.choice(ZONES)
+        start = _start(rng, ZoneInfo(name))
+        other = CronSim(text.replace("?", "*").replace("friL", "5L").replace("mon#5", "1#5"), start)
+        following = [next(other) for _ in range(15)]
+        wanted = [milliseconds(each.astimezone(UTC)) for each in following if each.year < 2190]
+        found = _first(Calendar(parse_expression(text), ZoneInfo(name)), milliseconds(start), len(wanted))
+        assert found == wanted, text
+
+
+def _nearest_working_day(year: int, month: int, number: int) -> date | None:
+    """By trying the days around it, in the same month."""
+    try:
+        wanted = date(year, month, number)
+    except ValueError:
+        return None
+    around = [wanted + timedelta(days=each) for each in (0, -1, 1, 2, -2)]
+    return next(day for day in around if day.month == month and day.weekday() < 5)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 15, 28, 29, 30, 31])
+def test_the_nearest_working_day_stays_in_its_month(number: int) -> None:
+    months = [(year, month) for year in range(2024, 2032) for month in range(1, 13)]
+    days = [day for month in months if (day := _nearest_working_day(*month, number))]
+    wanted = [milliseconds(datetime(day.year, day.month, day.day, 6, tzinfo=UTC)) for day in sorted(days)]
+    start = milliseconds(datetime(2024, 1, 1, tzinfo=UTC)) - 1
+    found = _first(Calendar(parse_expression(f"0 6 {number}W * *"), ZoneInfo("UTC")), start, len(wanted))
+    assert found == wanted
+
+
+def test_days_before_the_last_and_years_end_where_they_should() -> None:
+    calendar = Calendar(parse_expression("0 0 12 L-2 2,4 ? 2027,2028"), ZoneInfo("UTC"))
+    start = milliseconds(datetime(2026, 5, 1, tzinfo=UTC))
+    found = [f"{moment_of(at):%Y-%m-%d %H}" for at in _first(calendar, start, 9)]
+    assert found == ["2027-02-26 12", "2027-04-28 12", "2028-02-27 12", "2028-04-28 12"]
+
+
+def test_a_rare_day_is_found_at_any_time_of_day() -> None:
+    """Each minute of the last fifth Monday in February: the next is 28 years away."""
+    calendar = Calendar(parse_expression("* * * 2 1#5"), ZoneInfo("UTC"))
+    start = milliseconds(datetime(2024, 3, 1, tzinfo=UTC))
+    found = calendar.after(start)
+    assert found is not None
+    assert f"{moment_of(found):%Y-%m-%d %H:%M}" == "2044-02-29 00:00"
+
+
 def _matches(e: Expression, local: datetime) -> bool:
     if not (local.minute in e.minutes and local.hour in e.hours and local.month in e.months):
         return False
-    day, weekday = local.day in e.days, local.isoweekday() % 7 in e.weekdays
-    return day or weekday if e.either_day else day and weekday
+    return e.days.allow(local.date())
 
 
 @pytest.mark.parametrize("name", [*ODD_ZONES, "Europe/Berlin", "Antarctica/Troll"])

@@ -53,11 +53,14 @@ BAD_MOMENTS = [
     "9999-01-01T00:00:00Z", "2027-W05-9", "in 20 years", "2027/02/01", "١٨٠١٤٦١٦٠٠٠٠٠",
 ]  # fmt: skip
 BAD_EXPRESSIONS = [
-    "", "*", "* * * *", "* * * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * 32 * *", "* * * 13 *",
-    "* * * 0 *", "* * * * 8", "*/0 * * * *", "*/61 * * * *", "1-99999 * * * *", "5-1 * * * *", "1,,2 * * * *",
-    "a * * * *", "1- * * * *", "-1 * * * *", "* * * foo *", "* * * * foo", "@reboot", "@every 5m",
-    "* * L * *", "* * * * 5#3", "0 0 30 2 *", "0 0 31 4,6,9,11 *", "1/ * * * *", "* * 15W * *", "*" * 300,
-    "1.5 * * * *", "٣ * * * *",
+    "", "*", "* * * *", "* * * * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * 32 * *",
+    "* * * 13 *", "* * * 0 *", "* * * * 8", "*/0 * * * *", "*/61 * * * *", "1-99999 * * * *",
+    "5-1 * * * *", "1,,2 * * * *", "a * * * *", "1- * * * *", "-1 * * * *", "* * * foo *", "* * * * foo",
+    "@reboot", "@every 5m", "* * * * L", "* * * * 8L", "* * * * fooL", "* * * * 5#0", "* * * * 5#6",
+    "* * * * 8#1", "* * * * #1", "* * * * 5#", "* * L-31 * *", "* * L-x * *", "* * 0W * *", "* * 32W * *",
+    "* * W * *", "* * 1-5W * *", "* * LW-1 * *", "L * * * *", "0 0 31W 2 *", "* * * * * * 1969",
+    "* * * * * * 2200", "* * * * * * L", "0 0 0 29 2 ? 2027", "0 0 30 2 *", "0 0 31 4,6,9,11 *",
+    "1/ * * * *", "*" * 300, "1.5 * * * *", "٣ * * * *",
 ]  # fmt: skip
 WORDS = {
     "0 7 * * *": "at 07:00 every day",
@@ -72,6 +75,14 @@ WORDS = {
     "30 2 */2 * 5": "at 02:30 on every 2 days from 1 of the month if it is on Friday",
     "0 0 29 2 *": "at 00:00 on day 29 of the month in February",
     "*/10 * * * * *": "every minute at every 10 seconds",
+    "0 9 L * *": "at 09:00 on the last day of the month",
+    "0 9 1,L-3,LW * *": "at 09:00 on day 1, the day 3 before the last and the last working day of the month",
+    "0 9 15W 3 *": "at 09:00 on the working day nearest to day 15 of the month in March",
+    "0 9 * * 5#2": "at 09:00 on the second Friday of the month",
+    "0 9 * * 1,friL": "at 09:00 on Monday and the last Friday of the month",
+    "0 9 L * 1": "at 09:00 on the last day of the month or on Monday",
+    "0 0 9 * * * 2027": "at 09:00 every day in 2027",
+    "0 0 9 1 6 ? 2027-2029": "at 09:00 on day 1 of the month in June of 2027 to 2029",
 }
 
 
@@ -125,7 +136,7 @@ def test_an_expression_is_said_in_words(text: str, words: str) -> None:
     ],
 )
 def test_sunday_is_0_and_7(text: str, weekdays: set[int]) -> None:
-    assert parse_expression(text).weekdays == weekdays
+    assert parse_expression(text).days.week_days.numbers == weekdays
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from fairlead_common.config.secret import Secret
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.service.sealing import SealingPair
 from fairlead_tools.config import config_from_environment
 from fairlead_tools.executor_tools.names import joined
 from fairlead_tools.executor_tools.schemas import BrokenSchemaError, checked_schema, described
@@ -35,6 +36,7 @@ from fairlead_tools.mcp_servers.catalogue import (
     updated,
 )
 from fairlead_tools.mcp_servers.environment import resolved
+from fairlead_tools.mcp_servers.logins import LoginFile
 from fairlead_tools.mcp_servers.server import McpServerConnection
 from fairlead_tools.mcp_servers.source import McpTools
 from fairlead_tools.nats_tools import declared
@@ -457,7 +459,9 @@ async def test_folder_of_the_catalogues_that_cannot_be_written_ends_nothing(
     lock.mkdir(parents=True)  # where a file is wanted
     settings = SimpleNamespace(current=parse_config({"tools": {"mcp": {"x": {"command": "true"}}}}, {}))
     tools, stop = (
-        McpTools(cast("Objects", None), cast("LiveConfig", settings), "h", tmp_path),
+        McpTools(
+            cast("Objects", None), cast("LiveConfig", settings), "h", tmp_path, cast("SealingPair", None)
+        ),
         asyncio.Event(),
     )
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
@@ -483,7 +487,7 @@ async def test_last_words_of_a_server_do_not_repeat_its_keys(
         env={"WEATHER": Secret(from_env="FAIRLEAD_SECRET_WEATHER")},
         start_timeout_s=60,
     )
-    server = McpServerConnection("weather", settings, tmp_path)
+    server = McpServerConnection("weather", settings, tmp_path, cast("LoginFile", None))
     running = asyncio.create_task(server.run())
     server.lead()
     try:

@@ -4,11 +4,12 @@ import asyncio
 import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from fairlead_common.config import McpServer
+from fairlead_tools.mcp_servers.logins import LoginFile
 from fairlead_tools.mcp_servers.server import McpServerConnection, McpUnreachableError
 
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
@@ -80,7 +81,7 @@ async def test_a_hostile_answer_is_an_unreachable_server_and_costs_little(
     hostile: Hostile, tmp_path: Path, kind: str
 ) -> None:
     hostile.answer = getattr(hostile, kind)
-    server = McpServerConnection("x", McpServer(url=hostile.url), tmp_path)
+    server = McpServerConnection("x", McpServer(url=hostile.url), tmp_path, cast("LoginFile", None))
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(server.run())
         with pytest.raises(McpUnreachableError) as error:

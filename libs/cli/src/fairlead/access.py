@@ -10,10 +10,10 @@ from fairlead_common.installation.home import home_from_environment
 def open_client(url: str | None = None) -> GatewayClient:
     """A client of the chosen server."""
     here = not url and not os.environ.get("FAIRLEAD_URL")
-    return GatewayClient(server_url(url), bearer, _is_up if here else lambda: False)
+    return GatewayClient(server_url(url), bearer, is_up if here else lambda: False)
 
 
-def _is_up() -> bool:
+def is_up() -> bool:
     """Whether a `fairlead up` of this home runs: it starts its gateway again."""
     from fairlead_common.installation.processes import holder_of
 

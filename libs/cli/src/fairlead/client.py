@@ -130,6 +130,28 @@ class GatewayClient:
 
     # -- streams -----------------------------------------------------------
 
+    @contextlib.contextmanager
+    def post(self, path: str, body: bytes, headers: dict[str, str]) -> Iterator[http.client.HTTPResponse]:
+        """The answer to one request, whatever its status, to be read as it comes.
+
+        Raises:
+            UnreachableError: no one answers, or the server is not ready.
+        """
+        connection = self._connect(SILENCE_S)
+        try:
+            try:
+                connection.request(
+                    "POST", self._parts.path.rstrip("/") + path, body, {**self._headers(), **headers}
+                )
+                response = connection.getresponse()
+            except (OSError, http.client.HTTPException) as error:
+                raise self._unreachable(error) from error
+            if response.status in _AWAY:
+                raise UnreachableError(f"{self.url} is not ready")
+            yield response
+        finally:
+            connection.close()
+
     def follow(self, session: str, *, after: int, done: threading.Event) -> Iterator[ServerSentEvent]:
         """The events of a session without gaps or repeats; a lost connection is resumed until `done`.
 

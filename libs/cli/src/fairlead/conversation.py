@@ -215,6 +215,8 @@ class Conversation:
         if entry.get("type") == "run_end" and entry.get("outcome") == "waiting_provider":
             at = datetime.fromtimestamp(entry.get("retry_at", 0) / 1000).astimezone()
             self._say(f"waiting for the provider until {at:%H:%M:%S}: {entry.get('error')}")
+        if entry.get("type") == "run_end" and entry.get("outcome") == "requires_action":
+            self._say("waiting for the results of a client's tools")
         if entry.get("type") == "custom" and entry.get("name") == MODEL_FALLBACK:
             self._say(str(entry.get("data", {}).get("text", "")))
         for block in message.get("content", []) if message.get("role") == "assistant" else []:

@@ -66,6 +66,9 @@ _OPTIONS: Final = (
         help="Disable the job after this many failures in a row.",
     ),
     click.option(
+        "--max-runs", type=click.IntRange(1, 1_000_000), help="Disable the job after this many runs."
+    ),
+    click.option(
         "--delete-after-run/--keep-after-run", default=None, help="Remove the job after a successful run."
     ),
     click.option("--enabled/--disabled", default=None, help="Whether the job fires."),
@@ -85,6 +88,7 @@ _PLAIN: Final[dict[str, tuple[str, ...]]] = {
     "overlap": ("overlap", "policy"),
     "jitter": ("jitterMs",),
     "max_failures": ("maxFailures",),
+    "max_runs": ("maxRuns",),
     "delete_after_run": ("deleteAfterRun",),
     "enabled": ("enabled",),
 }

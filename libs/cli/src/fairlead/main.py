@@ -17,6 +17,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "login": ("login", "Print a link that opens the web page, logged in."),
     "service": ("service", "Install and control Fairlead as a service (systemd, launchd)."),
     "run": ("run", "Send a prompt to an agent and print the answer."),
+    "acp": ("acp", "Serve an editor that speaks the Agent Client Protocol (Zed, JetBrains, Neovim)."),
     "exec": ("exec", "Start Fairlead for one task in this folder, print the answer, and end."),
     "agents": ("agents", "List agents, and place them on hosts."),
     "sessions": ("sessions", "List, show, change, move and delete sessions."),
@@ -27,6 +28,9 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "cron": ("cron", "Add, list, edit and run scheduled jobs."),
     "wake": ("wake", "Queue a system line for a session, or start a turn now."),
     "heartbeat": ("wake", "Start a heartbeat of an agent now."),
+    "runs": ("runs", "List runs that ended: outcome, cost, duration, tool calls."),
+    "dead": ("dead", "List, retry and discard messages that could not be handled."),
+    "top": ("top", "Show what happens now: sessions, runs, models, approvals, executors."),
     "usage": ("usage", "Show what models were used for, and what that cost."),
     "status": ("status", "Show services and executors."),
     "doctor": ("doctor", "Find problems, and say what to do about them."),
@@ -37,6 +41,12 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "config": ("config", "Read and change the configuration."),
     "models": ("models", "List models: windows, prices, what they can do."),
     "credentials": ("credentials", "Store keys of model providers, encrypted, and test them."),
+    "users": ("users", "Add, list, change and remove users."),
+    "tokens": ("tokens", "Create, list and revoke API tokens."),
+    "audit": ("audit", "Show who asked for what, and check that the log is whole."),
+    "pair": ("pair", "Let another device or person in, by a code of some minutes."),
+    "mcp": ("mcp", "Add and test MCP servers, or offer Fairlead as one."),
+    "tools": ("tools", "Show which tools an OpenAPI document would give."),
     "eval": ("eval", "Measure how well agents work."),
     "nats": ("nats", "Show how to connect to NATS, and manage users for other systems."),
     "version": ("version", "Show versions."),
@@ -55,6 +65,8 @@ _IN_CONTAINERS: Final = {
 
 # What runs the platform, or reaches into it other than by its HTTP API, comes with the extra `server`.
 _OF_SERVER: Final = frozenset({"fairlead_node", "fairlead_remote", "fairlead_eval"})
+# What editors are served with comes with the extra `acp`.
+_OF_ACP: Final = frozenset({"acp", "fairlead_sdk", "pydantic"})
 
 _PRINT: Final = frozenset({"-p", "--print"})
 
@@ -131,13 +143,16 @@ def main(argv: list[str] | None = None) -> None:
         click.echo(f"fairlead: {error}", err=True)
         status = error.code
     except ModuleNotFoundError as error:
-        if error.name not in _OF_SERVER:
+        if error.name not in _OF_SERVER | _OF_ACP:
             raise
-        click.echo(
-            "fairlead: this command needs the platform, and only its client is installed here. "
-            "To install the platform: pip install 'fairlead[server]'",
-            err=True,
-        )
+        if error.name in _OF_ACP:
+            missing = "this command needs what editors are served with: pip install 'fairlead[acp]'"
+        else:
+            missing = (
+                "this command needs the platform, and only its client is installed here. "
+                "To install the platform: pip install 'fairlead[server]'"
+            )
+        click.echo(f"fairlead: {missing}", err=True)
         status = USAGE
     except click.exceptions.Abort:
         click.echo("aborted", err=True)

@@ -1,31 +1,22 @@
 """The client of one server. All methods are safe to repeat, and repeated while the server is away."""
 
-import asyncio
 import secrets
-from collections.abc import AsyncIterator
-from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar
-from urllib.parse import quote
+from collections.abc import Sequence
+from typing import Any, Literal
 
-import httpx
-import msgspec
-
-from fairlead_sdk.errors import (
-    ApiError,
-    ConflictError,
-    InvalidInputError,
-    NotFoundError,
-    UnavailableError,
-    error_of,
-)
-from fairlead_sdk.events import Event, lines_of, parse_events
+from fairlead_sdk.connection import ApiConnection, path_of
+from fairlead_sdk.errors import ConflictError, NotFoundError
 from fairlead_sdk.models import (
     Answer,
     Approval,
     ApprovalList,
+    Attachment,
+    Compacted,
     EntryPage,
     Fired,
     Jobs,
+    KnownModels,
+    Me,
     OneJob,
     PromptLimits,
     PromptStored,
@@ -37,13 +28,9 @@ from fairlead_sdk.models import (
     Undone,
 )
 
-T = TypeVar("T")
 Decision = Literal["once", "session", "always", "deny"]
 OnApproval = Literal["ask", "deny"]
 Thinking = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
-
-SILENCE_S: Final = 30.0  # the server sends a comment every 10 s; without any the connection is dead
-_AWAY: Final = frozenset({502, 503, 504})
 
 
 def new_key() -> str:
@@ -51,37 +38,15 @@ def new_key() -> str:
     return secrets.token_urlsafe(16)
 
 
-class Client:
+class Client(ApiConnection):
     """One server.
 
         async with Client("http://127.0.0.1:8420", token) as fairlead:
             session = await fairlead.create_session()
             answer = await fairlead.ask(session.id, "What is in this folder?")
 
-    Args:
-        timeout_s: of one request.
-        patience_s: for how long a request is repeated while the server is away or starts again.
+    Its arguments are those of `ApiConnection`.
     """
-
-    def __init__(self, url: str, token: str, *, timeout_s: float = 20.0, patience_s: float = 30.0) -> None:
-        self._patience_s = patience_s
-        self._http = httpx.AsyncClient(
-            base_url=url,
-            headers={"Authorization": f"Bearer {token}", "User-Agent": "fairlead-sdk"},
-            timeout=timeout_s,
-        )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, _: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Part with open connections."""
-        await self._http.aclose()
 
     # -- sessions ------------------------------------------------------------
 
@@ -94,14 +59,14 @@ class Client:
         name = id or new_key()
         try:
             return await self._call(Session, "POST", "/api/sessions", {"id": name, **settings})
-        except ConflictError:
-            if id is not None:
+        except ConflictError as error:
+            if id is not None or error.field != "id":
                 raise
             return await self.session(name)  # an earlier attempt made it, and its answer was lost
 
     async def session(self, session: str) -> Session:
         """One session."""
-        return await self._call(Session, "GET", _path("sessions", session))
+        return await self._call(Session, "GET", path_of("sessions", session))
 
     async def sessions(self, *, limit: int = 100, before: str | None = None, q: str = "") -> SessionPage:
         """A page of the list, newest first."""
@@ -111,7 +76,7 @@ class Client:
 
     async def change_session(self, session: str, **settings: object) -> Stored:
         """Change `title`, `mode`, `model`, `thinking`, `on_approval`, `sandbox`, `deny`, `work_mode` ..."""
-        return await self._call(Stored, "PATCH", _path("sessions", session), settings)
+        return await self._call(Stored, "PATCH", path_of("sessions", session), settings)
 
     async def delete_session(self, session: str) -> None:
         """Delete the session and all that is stored of it.
@@ -120,7 +85,7 @@ class Client:
             NotFoundError: there is none.
         """
         try:
-            await self._request("DELETE", _path("sessions", session))
+            await self._request("DELETE", path_of("sessions", session))
         except NotFoundError as error:
             if not error.is_repeat:  # else the attempt before, whose answer was lost, deleted it
                 raise
@@ -135,6 +100,7 @@ class Client:
         thinking: Thinking | None = None,
         limits: PromptLimits | None = None,
         on_approval: OnApproval | None = None,
+        attachments: Sequence[Attachment] = (),
     ) -> PromptStored:
         """Start a run, or continue the session. With the same key it is the same prompt.
 
@@ -142,8 +108,12 @@ class Client:
             model, thinking, on_approval: of the run, instead of the session's. limits: of the run. With any
                 of them the prompt begins a run of its own. With `on_approval="deny"` the model is told that a
                 call was denied where a person would be asked.
+            attachments: files and pictures that go with it.
         """
-        return await self._say(session, "prompt", text, key, _options(model, thinking, limits, on_approval))
+        options = _options(model, thinking, limits, on_approval)
+        if attachments:
+            options["attachments"] = list(attachments)
+        return await self._say(session, "prompt", text, key, options)
 
     async def steer(self, session: str, text: str, *, key: str | None = None) -> PromptStored:
         """Say something to the open run."""
@@ -165,7 +135,36 @@ class Client:
 
     async def abort(self, session: str, reason: str = "") -> Stored:
         """Stop the open run."""
-        return await self._call(Stored, "POST", _path("sessions", session, "abort"), {"reason": reason})
+        return await self._call(Stored, "POST", path_of("sessions", session, "abort"), {"reason": reason})
+
+    async def drop_queued(self, session: str, item: str) -> Stored:
+        """Remove a message that waits for its moment. `item`: id of its `queued` entry."""
+        return await self._call(Stored, "DELETE", path_of("sessions", session, "queue", item))
+
+    async def retry(self, session: str, *, key: str | None = None) -> PromptStored:
+        """Continue a run that ended without an answer, without a new prompt."""
+        return await self._call(
+            PromptStored, "POST", path_of("sessions", session, "retry"), {"key": key or new_key()}
+        )
+
+    async def compact(self, session: str, instructions: str = "", *, key: str | None = None) -> Compacted:
+        """Show the model a summary instead of the older messages.
+
+        Raises:
+            ConflictError: there is nothing to summarise.
+        """
+        body = {"instructions": instructions, "key": key or new_key()}
+        return await self._call(Compacted, "POST", path_of("sessions", session, "compact"), body)
+
+    async def fork(self, session: str, *, id: str | None = None) -> Session:  # noqa: A002
+        """A new session that begins with the conversation of this one."""
+        name = id or new_key()
+        try:
+            return await self._call(Session, "POST", path_of("sessions", session, "fork"), {"id": name})
+        except ConflictError as error:
+            if id is not None or error.field != "id":
+                raise
+            return await self.session(name)
 
     async def undo(
         self,
@@ -188,12 +187,12 @@ class Client:
         """
         body: dict[str, object] = {"force": force, "preview": preview, "key": key or new_key()}
         body |= {} if to is None else {"to": to}
-        return await self._call(Undone, "POST", _path("sessions", session, "undo"), body)
+        return await self._call(Undone, "POST", path_of("sessions", session, "undo"), body)
 
     async def entries(self, session: str, *, after: int = 0, limit: int = 1000) -> EntryPage:
         """Entries of the log, oldest first."""
         query = {"after": after, "limit": limit}
-        return await self._call(EntryPage, "GET", _path("sessions", session, "entries"), query=query)
+        return await self._call(EntryPage, "GET", path_of("sessions", session, "entries"), query=query)
 
     async def ask(
         self,
@@ -239,47 +238,19 @@ class Client:
                 return Answer(outcome=entry["outcome"], text=said, error=entry.get("error"))
         raise AssertionError("the stream of a session does not end by itself")
 
-    async def events(
-        self, session: str, *, after: int = 0, last_event_id: str | None = None
-    ) -> AsyncIterator[Event]:
-        """The events of a session without gaps or repeats; a lost connection is resumed.
+    async def stored_object(self, name: str) -> bytes:
+        """The bytes of an attachment, a picture or a full output, as entries name them."""
+        return await self._request("GET", path_of("objects", name))
 
-        Args:
-            after: sequence after which to begin; -1: new events only.
-            last_event_id: `Event.id` of the last event that was seen, to resume from.
+    # -- the server ------------------------------------------------------------
 
-        Raises:
-            UnavailableError: the server was away for longer than `patience_s`.
-        """
-        loop = asyncio.get_running_loop()
-        lost_at: float | None = None
-        while True:
-            try:
-                async for event in self._stream(session, after, last_event_id):
-                    lost_at = None
-                    last_event_id = event.id or last_event_id
-                    yield event
-                    if event.type == "session_deleted":
-                        return
-            except (httpx.TransportError, UnavailableError) as error:
-                lost_at = lost_at or loop.time()
-                if loop.time() - lost_at > self._patience_s:
-                    raise _unreachable(error) from error
-            await asyncio.sleep(0.2)
+    async def me(self) -> Me:
+        """Who the token belongs to, and what it may do."""
+        return await self._call(Me, "GET", "/api/me")
 
-    async def _stream(self, session: str, after: int, last_event_id: str | None) -> AsyncIterator[Event]:
-        headers = {"Accept": "text/event-stream"}
-        if last_event_id is not None:
-            headers["Last-Event-ID"] = last_event_id
-        timeout = httpx.Timeout(self._http.timeout.connect, read=SILENCE_S)
-        path = _path("sessions", session, "events")
-        async with self._http.stream(
-            "GET", path, params={"after": after}, headers=headers, timeout=timeout
-        ) as answer:
-            if answer.status_code != 200:
-                raise error_of(answer.status_code, await answer.aread())
-            async for event in parse_events(lines_of(answer.aiter_bytes())):
-                yield event
+    async def models(self) -> KnownModels:
+        """The models that are configured or that providers list."""
+        return await self._call(KnownModels, "GET", "/api/models")
 
     # -- approvals -------------------------------------------------------------
 
@@ -311,7 +282,7 @@ class Client:
     ) -> Stored:
         try:
             body = {**body, "shown_hash": approval.shown_hash}
-            return await self._call(Stored, "POST", _path("approvals", approval.id), body)
+            return await self._call(Stored, "POST", path_of("approvals", approval.id), body)
         except (ConflictError, NotFoundError) as error:
             seq = await self._decided_at(approval, decision, answer or []) if error.is_repeat else None
             if seq is None:
@@ -343,99 +314,30 @@ class Client:
 
     async def job(self, job: str) -> OneJob:
         """One job."""
-        return await self._call(OneJob, "GET", _path("cron", "jobs", job))
+        return await self._call(OneJob, "GET", path_of("cron", "jobs", job))
 
     async def change_job(self, job: str, patch: dict[str, object]) -> OneJob:
         """Change some fields of a job; None removes one."""
-        return await self._call(OneJob, "PATCH", _path("cron", "jobs", job), {"patch": patch})
+        return await self._call(OneJob, "PATCH", path_of("cron", "jobs", job), {"patch": patch})
 
     async def remove_job(self, job: str) -> Removed:
         """Remove a job."""
-        return await self._call(Removed, "DELETE", _path("cron", "jobs", job))
+        return await self._call(Removed, "DELETE", path_of("cron", "jobs", job))
 
     async def run_job(self, job: str, *, key: str | None = None) -> Fired:
         """Run a job now. With the same key it is the same run."""
         body = {"mode": "force", "key": key or new_key()}
-        return await self._call(Fired, "POST", _path("cron", "jobs", job, "run"), body)
+        return await self._call(Fired, "POST", path_of("cron", "jobs", job, "run"), body)
 
     async def job_runs(self, job: str, *, limit: int = 50) -> Runs:
         """Runs of a job, newest first."""
-        return await self._call(Runs, "GET", _path("cron", "jobs", job, "runs"), query={"limit": limit})
-
-    # -- inside ------------------------------------------------------------------
+        return await self._call(Runs, "GET", path_of("cron", "jobs", job, "runs"), query={"limit": limit})
 
     async def _say(
         self, session: str, kind: str, text: str, key: str | None, options: dict[str, object]
     ) -> PromptStored:
         body = {"text": text, "key": key or new_key(), **options}
-        return await self._call(PromptStored, "POST", _path("sessions", session, kind), body)
-
-    async def _call(
-        self,
-        kind: type[T],
-        method: str,
-        path: str,
-        body: object = None,
-        *,
-        query: dict[str, Any] | None = None,
-    ) -> T:
-        raw = await self._request(method, path, body, query=query)
-        try:
-            return msgspec.json.decode(raw, type=kind)
-        except msgspec.DecodeError as error:
-            raise ApiError(200, "unknown", f"{path} did not answer as Fairlead does: {error}") from error
-
-    async def _request(
-        self, method: str, path: str, body: object = None, *, query: dict[str, Any] | None = None
-    ) -> bytes:
-        """The body of the answer. Repeated while the server is away: every request here may be."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience_s
-        content = None if body is None else msgspec.json.encode(body)
-        headers = {} if body is None else {"Content-Type": "application/json"}
-        params = {name: value for name, value in (query or {}).items() if value is not None}
-        pause_s, is_repeat = 0.1, False
-        while True:
-            asked_s = 0.0
-            try:
-                answer = await self._http.request(
-                    method, path, content=content, headers=headers, params=params
-                )
-            except httpx.TransportError as error:
-                if loop.time() > deadline:
-                    raise _unreachable(error) from error
-            else:
-                if answer.status_code < 300:
-                    return answer.content
-                if answer.status_code not in _AWAY or loop.time() > deadline:
-                    refused = error_of(answer.status_code, answer.content)
-                    refused.is_repeat = is_repeat
-                    raise refused
-                asked_s = _seconds(answer.headers.get("Retry-After", ""))
-            is_repeat = True
-            await asyncio.sleep(min(max(pause_s, asked_s), max(0.0, deadline - loop.time())))
-            pause_s = min(pause_s * 2, 2.0)
-
-
-def _path(*parts: str) -> str:
-    """The address of a thing.
-
-    Raises:
-        InvalidInputError: a part is empty.
-    """
-    if not all(parts):
-        raise InvalidInputError(400, "invalid_input", f"id: must not be empty, got {parts!r}", field="id")
-    return "/api/" + "/".join(quote(part, safe="") for part in parts)
-
-
-def _unreachable(error: Exception) -> UnavailableError:
-    if isinstance(error, UnavailableError):
-        return error
-    return UnavailableError(0, "unreachable", f"no answer: {type(error).__name__}: {error}")
-
-
-def _seconds(text: str) -> float:
-    return float(text) if text.isdecimal() else 0.0
+        return await self._call(PromptStored, "POST", path_of("sessions", session, kind), body)
 
 
 def _is_unfinished(reply: dict[str, Any]) -> bool:

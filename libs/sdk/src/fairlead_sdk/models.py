@@ -71,6 +71,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     last_seq: int = 0
     news_seq: int = 0
     plan: list[PlanStep] = []
+    workspace: str = ""
 
 
 class SessionPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +92,47 @@ class PromptStored(msgspec.Struct, frozen=True, kw_only=True):
 
     seq: int
     key: str
+
+
+class Attachment(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that goes with a prompt."""
+
+    name: str
+    media_type: str
+    data: bytes
+
+
+class Compacted(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a summary. Without `compaction`, its id, it is still under way."""
+
+    seq: int
+    key: str
+    compaction: str = ""
+    tokens_before: int = 0
+    tokens_after: int = 0
+
+
+class Me(msgspec.Struct, frozen=True, kw_only=True):
+    """Who the token belongs to, and what it may do."""
+
+    user: str
+    scopes: list[str]
+
+
+class KnownModel(msgspec.Struct, frozen=True, kw_only=True):
+    """One model. `used_by`: agents and roles."""
+
+    name: str
+    provider: str = ""
+    context_window: int | None = None
+    vision: bool | None = None
+    used_by: list[str] = []
+
+
+class KnownModels(msgspec.Struct, frozen=True, kw_only=True):
+    """What models there are."""
+
+    models: list[KnownModel]
 
 
 class RestoredPath(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,5 +254,5 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 CHECKED = (
     *(SessionUsage, PlanStep, Session, SessionPage, Stored, PromptStored, Approval, ApprovalList, EntryPage),
-    *(OneJob, Jobs, Runs, Fired, Removed),
+    *(OneJob, Jobs, Runs, Fired, Removed, Me, KnownModel, KnownModels),
 )

@@ -7,17 +7,25 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp
 
 from fairlead_common.errors import FairleadError
+from fairlead_common.service import metrics
 from fairlead_common.service.process import VERSION
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http import login, web_files
 from fairlead_gateway.http.health import ReadinessCheck
 from fairlead_gateway.http.middleware import RequestGuard
 from fairlead_gateway.http.problems import Problem, json_response, on_failure, on_problem
+from fairlead_gateway.identity.audited import audited
+from fairlead_gateway.identity.enforcement import guarded
+from fairlead_gateway.observability.exposition import MetricsReader
+from fairlead_gateway.observability.request_counts import RequestCounter, named
 from fairlead_gateway.openapi_document import openapi_document
 from fairlead_gateway.routes import OPERATIONS
+from fairlead_gateway.websocket import endpoint as ws
+from fairlead_gateway.websocket.presence import Presence
 
 # JSON is compressed. Events go out as they are written, downloads are often compressed already, and the files
 # of the page come compressed from where they are kept.
@@ -49,17 +57,25 @@ def create_app(gateway: Gateway, public_host: str = "") -> ASGIApp:
     app.state.gateway = gateway
     app.state.files = web_files.WebFiles(gateway.bus)
     app.state.readiness = ReadinessCheck(gateway.bus)
+    app.state.metrics = MetricsReader(gateway)
+    metrics.EVENT_STREAMS.follow(lambda: len(gateway.streams))
 
     async def openapi(_: Request) -> Response:
         return json_response(app.openapi())
 
     for operation in OPERATIONS:
-        app.add_route(operation.path, operation.endpoint, methods=[operation.method])
+        endpoint = named(operation, audited(operation, guarded(operation)))
+        app.add_route(operation.path, endpoint, methods=[operation.method])
+    serve_socket = ws.socket_endpoint(app, gateway, OPERATIONS, Presence())
+    app.router.routes.append(WebSocketRoute(ws.PATH, serve_socket))
+    app.add_route(ws.PATH, ws.upgrade_required, methods=["GET"])
     app.add_route("/openapi.json", openapi, methods=["GET"])
     app.add_route("/login", login.login_page, methods=["GET"])
     app.add_route("/{path:path}", web_files.page, methods=["GET"])
     compressed = GZipMiddleware(app, compresslevel=6, exclude_content_types=NOT_COMPRESSED)
-    return RequestGuard(compressed, gateway.auth, gateway.config, public_host)
+    return RequestCounter(
+        RequestGuard(compressed, gateway.auth, gateway.config, gateway.running, public_host)
+    )
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:

@@ -1,7 +1,7 @@
 """What the routes share."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -16,10 +16,15 @@ from fairlead_common.protocol.ids import check_id
 from fairlead_common.received import Headers
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_gateway.events.change_hints import ChangeHints
-from fairlead_gateway.http.auth import Auth, Principal
+from fairlead_gateway.http.auth import Auth
 from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.identity.audit_writer import AuditWriter
+from fairlead_gateway.identity.pairing_limit import PairingLimit
+from fairlead_gateway.identity.principal import Principal
+from fairlead_gateway.identity.running_requests import RunningRequests
 from fairlead_gateway.sessions.session_index import Index
 
+REPLAYS_AT_ONCE: Final = 4
 ANSWER_WITHIN_S: Final = 12.0  # of a request that waits for NATS; a restart of the server fits in
 
 
@@ -51,6 +56,23 @@ class Streams:
             self._add(task)
             watch = tasks.create_task(_until_gone(receive, task), name="stream-watch")
             task.add_done_callback(lambda _: watch.cancel())
+        return not task.cancelled()
+
+    async def hold(
+        self, work: Coroutine[Any, Any, None], may_go_on: Callable[[], bool], every_s: float
+    ) -> bool:
+        """Do `work`, which itself notices that its client is gone; whether it was done.
+
+        Args:
+            may_go_on: asked every `every_s` seconds; once it is False, or the process drains, `work` is
+                cancelled.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(work, name="stream")
+            self._add(task)
+            while not (await asyncio.wait({task}, timeout=every_s))[0]:
+                if not may_go_on():
+                    task.cancel()
         return not task.cancelled()
 
     def _add(self, task: asyncio.Task[None]) -> None:
@@ -88,6 +110,12 @@ class Gateway:
         self.change_hints = change_hints
         self.objects = Objects(bus)
         self.streams = Streams()
+        # Held while stored records are fetched, and one of them is shown again: what live viewers wait for
+        # comes over the same connection.
+        self.replay_turns = asyncio.Semaphore(REPLAYS_AT_ONCE)
+        self.running = RunningRequests(auth)
+        self.audit = AuditWriter(bus, config)
+        self.pairing_limit = PairingLimit()
 
     async def exists(self, session: str) -> bool:
         """Whether there is such a session. One that was deleted is none, until mail begins another."""

@@ -11,14 +11,19 @@ from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
 from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
 from fairlead_common.installation.home import home_from_environment
+from fairlead_common.protocol.audit import AuditEntry
 from fairlead_common.service.credentials import GOOD_TOKEN_CHARS, AuthFile, ensure_auth_file
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.process import ServicePart, run_service
+from fairlead_gateway.agent_protocol.host import AgentHost
 from fairlead_gateway.app import create_app
 from fairlead_gateway.events.change_hints import ChangeHints
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http.auth import REVOKED, Auth
 from fairlead_gateway.http.server import HttpServer, address_from_environment, public_host_from_environment
+from fairlead_gateway.identity.audit_writer import now_ms
+from fairlead_gateway.identity.directory import Directory
+from fairlead_gateway.identity.tokens import TokenUses
 from fairlead_gateway.sessions.retention import Retention
 from fairlead_gateway.sessions.session_index import Index
 from fairlead_gateway.sessions.session_sources import Expiry
@@ -36,14 +41,23 @@ async def setup(bus: Bus) -> list[ServicePart]:
     except InvalidInputError as error:
         raise UnsafeConfigurationError(str(error)) from error
     await config.load()
-    auth = Auth(file, bus)
+    directory = Directory(bus)
+    auth = Auth(file, bus, directory)
     change_hints = ChangeHints(bus)
-    index = Index(bus, lambda key, value: note_revoked(auth, key, value), change_hints.tell)
+
+    def note_other(key: str, value: bytes) -> None:
+        note_revoked(auth, key, value)
+        agents.note(key, value)
+
+    index = Index(bus, note_other, change_hints.tell)
     gateway = Gateway(bus, config, auth, index, change_hints)
+    agents = AgentHost(gateway)
+    auth.throttle.when_failed(lambda address: note_failure(gateway, address))
     server = HttpServer(create_app(gateway, public), gateway.streams, host, port)
 
     async def serve(stop: asyncio.Event) -> None:
         async with asyncio.timeout(30):
+            await directory.loaded.wait()  # before it, users that are disabled are not known
             await index.loaded.wait()
         await server.serve(stop)
 
@@ -55,7 +69,20 @@ async def setup(bus: Bus) -> list[ServicePart]:
         await index.loaded.wait()
         await Retention(gateway).run(stop)
 
-    return [config.follow, index.follow, change_hints.follow, auth.watch, serve, expire, retain]
+    async def serve_agents(stop: asyncio.Event) -> None:
+        await index.loaded.wait()
+        await agents.run(stop)
+
+    follow = [config.follow, directory.follow, index.follow, change_hints.follow, auth.watch]
+    watch = [gateway.running.watch, TokenUses(bus, directory).run, gateway.audit.run]
+    return [*follow, *watch, serve, expire, retain, serve_agents]
+
+
+def note_failure(gateway: Gateway, address: str) -> None:
+    """Note in the audit log that an address has sent a wrong token or code."""
+    gateway.audit.note(
+        AuditEntry(at=now_ms(), what="wrong credentials", outcome="refused", status=401, address=address)
+    )
 
 
 def auth_file() -> AuthFile:

@@ -42,7 +42,7 @@ def openapi_document(agents: Sequence[str] = ()) -> dict[str, Any]:
     """
     shapes, schemas = _schemas()
     paths: dict[str, Any] = {}
-    for operation in OPERATIONS:
+    for operation in filter(lambda each: each.documented, OPERATIONS):
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, shapes)
     if agents:
         schemas["NewSession"]["properties"]["agent"]["anyOf"] = [{"enum": agents}, {"type": "null"}]

@@ -1,14 +1,24 @@
 """What the table of routes is made of: an address, what it takes and what it answers."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from starlette.requests import Request
+
+from fairlead_common.protocol.users import Scope
+from fairlead_gateway.identity.access import Need
 
 RouteFunction = Callable[[Request], Awaitable[Any]]
 Schema = dict[str, Any]
 
 ID_PATTERN: Final = "^[A-Za-z0-9_-]{1,64}$"
+NEED_OF: Final[dict[Scope, Need]] = {
+    "read": "read",
+    "write": "write",
+    "approve": "approve",
+    "admin": "manage",
+    "pairing": "manage",
+}
 
 
 class Parameter(NamedTuple):
@@ -29,6 +39,10 @@ class Operation(NamedTuple):
         body: Struct that the request body is decoded as.
         problems: statuses beside those that every address may answer with.
         kind: media type of the successful answer.
+        documented: it is part of the OpenAPI document; not what speaks a protocol of its own.
+        scope: that its callers need; of one that names none, `admin`.
+        need: what they must be allowed to do with the session of the path; empty: what goes with the scope.
+        everybody: it concerns the sessions of all: for the role `admin`.
     """
 
     method: str
@@ -43,3 +57,14 @@ class Operation(NamedTuple):
     public: bool = False
     kind: str = "application/json"
     details: str = ""
+    documented: bool = True
+    scope: Scope = "admin"
+    need: Need | Literal[""] = ""
+    everybody: bool = False
+
+    @property
+    def session_need(self) -> Need | None:
+        """What callers must be allowed to do with the session of the path; None: the path has none."""
+        if "{session}" not in self.path:
+            return None
+        return self.need or NEED_OF[self.scope]

@@ -5,10 +5,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from fairlead_common.cron.jobs import Job
+from fairlead_common.protocol.backups import BackupState
+from fairlead_common.protocol.client_tools import ClientCall
 from fairlead_common.protocol.messages import ExecutorInfo
 from fairlead_common.protocol.projections import Approval, Session
 from fairlead_common.protocol.schemas import reference
 from fairlead_common.protocol.undo import FileConflict, RestoredFile, UndoStatus
+from fairlead_common.protocol.users import UserRole
 from fairlead_gateway.http.store_status import StoreState
 
 Seq = Annotated[int, msgspec.Meta(ge=0, description="sequence in the stream SESSIONS")]
@@ -23,6 +26,12 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """JetStream has stored the request."""
 
     seq: Seq
+
+
+class ClientCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls of tools of a client, of which each waits for its result."""
+
+    calls: list[ClientCall]
 
 
 class PromptStored(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,10 +161,16 @@ class ApprovalList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Me(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks, and what they may: `read`, `write`, `approve`."""
+    """Who asks, and what they may: `read`, `write`, `approve`, `admin`, `pairing`.
+
+    Fields:
+        account: the user whose rights they have, and who owns the sessions that they create.
+    """
 
     user: str
     scopes: list[str]
+    role: UserRole = "viewer"
+    account: str = ""
 
 
 class AgentSandbox(msgspec.Struct, frozen=True, kw_only=True):
@@ -313,6 +328,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Fields:
         store: how full the disk of the streams is, where that is watched.
+        streams: bytes of each stream and bucket: what grows.
+        backup: the last scheduled backup; none, if none was ever due.
         problems: why the lists are not complete.
     """
 
@@ -320,66 +337,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     executors: list[passed_on(ExecutorInfo)]  # type: ignore[valid-type]
     gateway: GatewayState
     store: StoreState | None = None
+    streams: dict[str, int] = {}
+    backup: BackupState | None = None
     problems: list[str] = []
-
-
-class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent, as OpenAI describes a model."""
-
-    id: str
-    object: Literal["model"] = "model"
-    created: int = 0
-    owned_by: str = "fairlead"
-
-
-class ModelList(msgspec.Struct, frozen=True, kw_only=True):
-    """The agents, as OpenAI lists models."""
-
-    data: list[Model]
-    object: Literal["list"] = "list"
-
-
-class PromptTokens(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the prompt's tokens, those that were read from the provider's cache."""
-
-    cached_tokens: int
-
-
-class CompletionUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens, as OpenAI counts them."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-    prompt_tokens_details: PromptTokens
-
-
-class CompletionMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer. `reasoning_content`: what the model thought, if it did."""
-
-    content: str
-    role: Literal["assistant"]
-    reasoning_content: str = ""
-
-
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """The one choice."""
-
-    message: CompletionMessage
-    finish_reason: str | None
-    index: int = 0
-    logprobs: None = None
-
-
-class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole answer, as OpenAI's clients expect it. `created`: seconds since 1970."""
-
-    id: str
-    created: int
-    model: str
-    choices: list[Choice]
-    usage: CompletionUsage
-    object: Literal["chat.completion"] = "chat.completion"
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag="welcome"):
@@ -392,12 +352,14 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True, tag="changed", omit_def
     Fields:
         id: of what changed; empty: anything of this kind.
         action, status: of a job's last event (`CronEvent`).
+        next_run_at_ms: when the job fires next, in milliseconds since 1970; absent: never, or not known.
     """
 
     kind: Literal["session", "approval", "job", "executor"]
     id: str
     action: str = ""
     status: str = ""
+    next_run_at_ms: int = 0
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

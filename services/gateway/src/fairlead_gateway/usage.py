@@ -1,4 +1,4 @@
-"""Usage of models, summed by day, agent, model or user."""
+"""Usage of models, summed by day, agent, model or user. Who is no admin is told of their own alone."""
 
 import re
 from datetime import date
@@ -12,7 +12,7 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.usage import PLAIN, POSITION, DayUsage, UsageRow
 from fairlead_gateway import responses
-from fairlead_gateway.gateway import answering, gateway_of
+from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import json_response
 from fairlead_gateway.http.request_parsing import check_parameters, one
 
@@ -25,6 +25,7 @@ async def usage(request: Request) -> Response:
     """The usage in a range of days, summed."""
     check_parameters(request, "by", "from", "to")
     by, first, last = _by(request), _day(request, "from"), _day(request, "to")
+    principal = principal_of(request)
     sums: dict[str, UsageRow] = {}
     total = UsageRow()
     async with answering():
@@ -34,6 +35,8 @@ async def usage(request: Request) -> Response:
             if day == POSITION or (first and day < first) or (last and day > last):
                 continue
             for row in msgspec.json.decode(record.data, type=DayUsage).rows:
+                if not principal.is_admin and row.user != principal.account:
+                    continue
                 name = day if by == "day" else getattr(row, by)
                 sums[name] = sums.get(name, UsageRow()).plus(row)
                 total = total.plus(row)

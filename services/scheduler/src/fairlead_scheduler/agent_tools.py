@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from fairlead_common.bus import Bus
 from fairlead_common.cron.jobs import Document
 from fairlead_common.cron.requests import (
     AddJob,
@@ -20,8 +21,9 @@ from fairlead_common.cron.requests import (
     UpdateJob,
     Wake,
 )
-from fairlead_common.errors import InvalidInputError
+from fairlead_common.errors import InvalidInputError, NotFoundError
 from fairlead_scheduler.api import Api
+from fairlead_scheduler.session_mail import owner_of
 from fairlead_scheduler.tool_service import Asker, ServiceTool
 
 _OF_JOBS = "cron-"  # sessions of jobs begin so; they are no one's main session
@@ -37,10 +39,11 @@ class ScheduleAdd(msgspec.Struct, forbid_unknown_fields=True):
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     at: Annotated[str | None, _says("Once: ISO 8601 with zone, or `20m`, `in 2 hours`.")] = None
     every: Annotated[str | None, _says("Repeatedly: `10m`, `1h`.")] = None
-    cron: Annotated[str | None, _says("Five fields, 0 = Sunday; or `@daily`.")] = None
+    cron: Annotated[str | None, _says("Five fields, 0 = Sunday, also `L`, `15W`, `5#2`; or `@daily`.")] = None
     tz: Annotated[str | None, _says("Zone, such as Europe/Berlin.")] = None
     reminder: Annotated[str | None, _says("Text for this session, which starts a turn then.")] = None
     prompt: Annotated[str | None, _says("Task for a run of its own; this session gets its summary.")] = None
+    max_runs: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
     delete_after_run: bool = False
 
 
@@ -86,8 +89,9 @@ class WakeMe(msgspec.Struct, forbid_unknown_fields=True):
 class AgentTools:
     """The tools, on top of the methods that people use."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, bus: Bus) -> None:
         self._api = api
+        self._bus = bus
 
     def tools(self) -> list[ServiceTool]:
         """What is offered. Repeating a call does what it did: jobs are named by the call."""
@@ -161,8 +165,9 @@ class AgentTools:
             "name": asked.name,
             "schedule": schedule,
             "deleteAfterRun": asked.delete_after_run,
+            **({"maxRuns": asked.max_runs} if asked.max_runs else {}),
             "wakeMode": "now",
-            "session": _main_of(asker),
+            "session": await self._main_of(asker),
         }
         if asked.reminder is not None:
             job |= {"sessionTarget": "main", "payload": {"kind": "systemEvent", "text": asked.reminder}}
@@ -174,17 +179,28 @@ class AgentTools:
         wanted = AddJob(job=job, key=asker.call_id, sender=f"agent {asker.agent}", session=asker.session)
         return _told(await self._api.add(wanted))
 
-    async def list(self, asked: ScheduleList, _: Asker) -> object:
-        """Jobs, in short."""
-        jobs = await self._api.list(ListJobs(include_disabled=asked.include_disabled))
-        return {"jobs": [_short(job) for job in jobs.jobs], "total": jobs.total}
+    async def list(self, asked: ScheduleList, asker: Asker) -> object:
+        """Jobs of the user that the session belongs to, in short; in a session of an admin all."""
+        owner = await owner_of(self._bus, asker.session)
+        wanted = ListJobs(include_disabled=asked.include_disabled)
+        page = await self._api.list(wanted)
+        if not owner:
+            return {"jobs": [_short(job) for job in page.jobs], "total": page.total}
+        jobs = page.jobs
+        while page.next is not None:
+            page = await self._api.list(msgspec.structs.replace(wanted, after=page.next))
+            jobs = [*jobs, *page.jobs]
+        found = [_short(job) for job in jobs if _owner_of(job) == owner]
+        return {"jobs": found, "total": len(found)}
 
-    async def runs(self, asked: ScheduleRuns, _: Asker) -> object:
+    async def runs(self, asked: ScheduleRuns, asker: Asker) -> object:
         """History of a job."""
+        await self._check(asked.id, asker)
         return await self._api.runs(ListRuns(id=asked.id, limit=asked.limit))
 
     async def update(self, asked: ScheduleChange, asker: Asker) -> object:
         """The job as it is then. A prompt that an agent changes runs as that agent."""
+        await self._check(asked.id, asker)
         patch: Document = {
             key: value
             for key, value in (("enabled", asked.enabled), ("name", asked.name))
@@ -206,22 +222,42 @@ class AgentTools:
             raise InvalidInputError("id", "nothing to change: give at least one other argument")
         return _told(await self._api.update(UpdateJob(id=asked.id, patch=patch), asker.session))
 
-    async def remove(self, asked: ScheduleName, _: Asker) -> object:
+    async def remove(self, asked: ScheduleName, asker: Asker) -> object:
         """Whether there was one."""
+        await self._check(asked.id, asker)
         return await self._api.remove(NameJob(id=asked.id))
 
     async def run(self, asked: ScheduleName, asker: Asker) -> object:
         """Whether a run was set going."""
+        await self._check(asked.id, asker)
         return await self._api.run(RunJob(id=asked.id, mode="force", key=asker.call_id))
 
     async def wake(self, asked: WakeMe, asker: Asker) -> object:
         """Whether the line is stored."""
-        wanted = Wake(text=asked.text, mode=asked.mode, session=_main_of(asker), key=asker.call_id)
+        session = await self._main_of(asker)
+        wanted = Wake(text=asked.text, mode=asked.mode, session=session, key=asker.call_id)
         return await self._api.wake(wanted, untrusted=asker.tainted)
 
+    async def _main_of(self, asker: Asker) -> str:
+        """Where an agent's lines go: its session, or `main` for the run of a job that belongs to no user."""
+        if asker.session and not asker.session.startswith(_OF_JOBS):
+            return asker.session
+        return asker.session if asker.session and await owner_of(self._bus, asker.session) else "main"
 
-def _main_of(asker: Asker) -> str:
-    return "main" if not asker.session or asker.session.startswith(_OF_JOBS) else asker.session
+    async def _check(self, job: str, asker: Asker) -> None:
+        """Refuse a job that is not of the user for whom the agent acts.
+
+        Raises:
+            NotFoundError: it is another user's, or there is none.
+        """
+        owner = await owner_of(self._bus, asker.session)
+        if owner and _owner_of((await self._api.get(GetJob(id=job))).job) != owner:
+            raise NotFoundError(f"there is no job {job}")
+
+
+def _owner_of(job: Document) -> str:
+    created_by = job.get("createdBy")
+    return str(created_by.get("owner") or "") if isinstance(created_by, dict) else ""
 
 
 def _schedule(at: str | None, every: str | None, cron: str | None, tz: str | None) -> Document | None:

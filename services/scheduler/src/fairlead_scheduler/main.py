@@ -39,7 +39,8 @@ async def setup(bus: Bus) -> list[ServicePart]:
     changed = asyncio.Event()
     name = os.environ.get("FAIRLEAD_WORKER") or f"scheduler-{socket.gethostname()}-{os.getpid()}"
     settings = SchedulerSettings(bus, config, changed.set)
-    table, store, run_store, mail = JobTable(), JobStore(bus), RunStore(bus, settings), SessionMail(bus)
+    table, run_store, mail = JobTable(), RunStore(bus, settings), SessionMail(bus)
+    store = JobStore(bus, table.next_run_ms)
     ttl_s = float(os.environ.get("FAIRLEAD_SCHEDULER_LEASE_S", TTL_S))
     leader = Leader(bus, name, changed.set, ttl_s=ttl_s)
     finalizer = RunFinalizer(store, run_store, mail, settings, clock)
@@ -82,7 +83,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
         triggers.run,
         _after(job_sync.ready, folder.run),
         ApiService(bus, "scheduler", api.methods()).run,
-        ToolService(bus, "scheduler", AgentTools(api).tools()).run,
+        ToolService(bus, "scheduler", AgentTools(api, bus).tools()).run,
     ]
 
 

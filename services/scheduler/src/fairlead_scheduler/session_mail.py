@@ -44,11 +44,13 @@ class SessionMail:
         limits: Limits,
         *,
         one_run: bool = False,
+        owner: str = "",
     ) -> int:
         """Settings of a session that may be new; one that is there keeps its own.
 
         Args:
             one_run: no other run will use it, so it goes with the history.
+            owner: the user that it belongs to; empty: `admin`.
         """
         body = CreateSession(
             agent=agent,
@@ -60,6 +62,7 @@ class SessionMail:
             sender=f"{SENDER}:{depth}",  # schedulers before `depth` read it there
             depth=depth,
             source="job" if one_run else "",
+            owner=owner,
         )
         return await self._send(session, "notice", "create", body)
 
@@ -90,6 +93,10 @@ class SessionMail:
         """Whether the mail of this sequence made the session, and not mail before it."""
         return await first_mail(self._bus, session) == seq
 
+    async def exists(self, session: str) -> bool:
+        """Whether there is such a session: its first mail stays until it is deleted."""
+        return await first_mail(self._bus, session) > 0
+
     async def _send(self, session: str, kind: str, key: str, body: object) -> int:
         subject = subjects.mail(session, kind, key)
         try:
@@ -103,14 +110,26 @@ class SessionMail:
 
 async def depth_of(bus: Bus, session: str) -> int | None:
     """Number of jobs between a session and the person who caused it; None if unknown."""
-    record = await bus.last(subjects.SESSIONS, subjects.mail(session, "notice", "create"))
-    if record is None:
-        return None
-    try:
-        created = msgspec.json.decode(record.data, type=CreateSession)
-    except msgspec.DecodeError:
+    created = await _created(bus, session)
+    if created is None:
         return None
     if created.depth is not None:
         return created.depth
     kind, _, depth = (created.sender or "").partition(":")  # as it was written before `depth`
     return int(depth) if kind == SENDER and depth.isdecimal() else None
+
+
+async def owner_of(bus: Bus, session: str) -> str:
+    """The user that a session belongs to; empty: `admin`."""
+    created = await _created(bus, session) if session else None
+    return created.owner if created is not None else ""
+
+
+async def _created(bus: Bus, session: str) -> CreateSession | None:
+    record = await bus.last(subjects.SESSIONS, subjects.mail(session, "notice", "create"))
+    if record is None:
+        return None
+    try:
+        return msgspec.json.decode(record.data, type=CreateSession)
+    except msgspec.DecodeError:
+        return None

@@ -11,6 +11,7 @@ from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.process import ServicePart, Users, run_service
 from fairlead_common.service.sealing import SealingPair
 from fairlead_common.service.stored_credentials import StoredCredentials
+from fairlead_tools.agents.tools import OtherAgents
 from fairlead_tools.calls.executor import Executor
 from fairlead_tools.calls.liveness import Liveness
 from fairlead_tools.calls.outputs import Outputs
@@ -66,11 +67,10 @@ async def setup(bus: Bus) -> list[ServicePart]:
     sandboxes = await _sandboxes(config, settings, records.identity, workspaces, tasks)
     drained = asyncio.Event()
     outputs = Outputs(bus, config.host)
-    mcp = McpTools(outputs, settings, config.host, config.state)
+    mcp = McpTools(outputs, settings, config.host, config.state, pair)
     stored.on_change(mcp.renew)
-    sources: list[ToolSource] = [
-        WebTools(settings, outputs),
-        mcp,
+    sources: list[ToolSource] = [WebTools(settings, outputs), mcp, OtherAgents(bus, outputs, settings)]
+    sources += [
         NatsTools(bus, outputs, settings, config.tool_services),
         ApiTools(settings, outputs, config.host),
         ExtensionTools(settings),

@@ -5,7 +5,9 @@ import pytest
 from fairlead_common.protocol.content import (
     ContentBlock,
     TextBlock,
+    ToolResultMessage,
     UserMessage,
+    text_outcome,
 )
 from fairlead_common.protocol.custom_entries import HEARTBEAT_OK
 from fairlead_common.protocol.entries import (
@@ -115,10 +117,39 @@ def test_a_parked_run_keeps_its_input_and_its_phase_until_another_goes_on_with_i
     log = Log()
     log.start()
     log.user("hi", 1)
+    if outcome == "requires_action":
+        log.assistant(of_client=("c1",))
     log.add(RunEndEntry, outcome=outcome)
     assert (log.state.phase, log.state.unended) == ("parked", [(1, "k1")])
     log.add(RunStartEntry, agent="main", model="demo", mode="ask", resumes="r1")
     assert (log.state.phase, log.state.parked) == ("open", False)
+
+
+def test_a_session_is_open_again_with_the_last_result_of_a_clients_tools_and_not_before() -> None:
+    log = Log()
+    log.start()
+    log.user("hi", 1)
+    log.assistant(of_client=("c1", "c2"))
+    assert (log.state.awaits_client, log.state.has_client_results) == (True, False)
+    log.add(RunEndEntry, outcome="requires_action")
+    log.result("c2")
+    assert (log.state.phase, [call.call_id for call in log.state.client_calls]) == ("parked", ["c1"])
+    last = ToolResultMessage(call_id="c1", name="bash", outcome=text_outcome("ok", "", is_error=False))
+    assert log.state.after(MessageEntry(id="e9", message=last)).phase == "open"
+    log.result("c1")
+    assert (log.state.phase, log.state.parked, log.state.has_client_results) == ("open", True, True)
+    log.add(RunStartEntry, agent="main", model="demo", mode="ask", resumes="r1")
+    assert (log.state.has_client_results, log.state.needs_reply) == (False, True)
+
+
+def test_a_call_of_an_agents_own_tool_beside_that_of_a_client_is_what_the_session_waits_for_first() -> None:
+    log = Log()
+    log.start()
+    log.user("hi", 1)
+    log.assistant("c1", of_client=("c2",))
+    assert not log.state.awaits_client
+    log.result("c1")
+    assert log.state.awaits_client
 
 
 def test_attempts_grow_with_takeovers_and_are_forgotten_with_progress() -> None:

@@ -16,11 +16,12 @@ import pytest
 from fairlead_agent.session.log_readers import LogReaders
 from fairlead_common.bus.streams import provision
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.client_tools import ClientResult, ClientTool
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.entries import Entry as LogEntry
 from fairlead_common.protocol.entries import RunEndEntry
 from fairlead_common.protocol.messages import ProcessEnded, ToolCall
-from fairlead_common.service.log_formats import QUESTIONS, TOOL_LIST, WAITING_PROVIDER
+from fairlead_common.service.log_formats import QUESTIONS, REQUIRES_ACTION, TOOL_LIST, WAITING_PROVIDER
 from fairlead_common.session_log.records import ONE_ENTRY
 from tests.support.agent_world import HOST
 from tests.support.fake_bus import FakeServer
@@ -37,7 +38,7 @@ FAULTS = [*Fault, None]  # None: the sender is stopped
 @pytest.fixture(autouse=True)
 def all_services_read_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists of tools are written as well, and runs are parked for their provider."""
-    written = (ONE_ENTRY, TOOL_LIST, WAITING_PROVIDER, QUESTIONS)
+    written = (ONE_ENTRY, TOOL_LIST, WAITING_PROVIDER, QUESTIONS, REQUIRES_ACTION)
     monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind in written)
 
 
@@ -80,6 +81,34 @@ async def passed_over(w: MemoryWorld) -> list[str]:
     await w.approval("a")
     await w.say("a", "op=P2")
     return await w.settled("a", 2)
+
+
+OF_CLIENT = 'op=P1 steps=1 calls=2 tool=weather args={"city":"Bern"}'
+WEATHER = ClientTool(name="weather", parameters={"properties": {"city": {"type": "string"}}})
+
+
+async def client(w: MemoryWorld) -> list[str]:
+    """Two calls of a client's tool; it sends each result twice, as one whose connection was lost."""
+    await w.say("a", OF_CLIENT, client_tools=[WEATHER])
+    for call in await w.open_calls("a"):
+        for _ in range(2):
+            body = msgspec.json.encode(ClientResult(call_id=call, text="sun"))
+            await w.bus.offer(s.mail("a", "clientresult", call), body)
+    return await w.settled("a", 2)
+
+
+async def client_left(w: MemoryWorld) -> list[str]:
+    """One of two results comes, and then a prompt with tools of its own."""
+    await w.say("a", OF_CLIENT, client_tools=[WEATHER])
+    await w.client_says("a", (await w.open_calls("a"))[0], "sun")
+    await w.say("a", "op=P2", client_tools=[WEATHER])
+    return await w.settled("a", 3)
+
+
+async def client_gone(w: MemoryWorld) -> list[str]:
+    await w.say("a", OF_CLIENT, client_tools=[WEATHER])
+    await w.client_says("a", (await w.open_calls("a"))[0], "sun")
+    return await w.settled("a", 2, 600.0)
 
 
 async def steer(w: MemoryWorld) -> list[str]:
@@ -204,6 +233,32 @@ STORIES = {
             *("run resumes", "result skipped", "user: op=P2", "says done P2", "run completed"),
         ],
         0,
+    ),
+    "client": Story(
+        client,
+        [
+            *("run starts", f"user: {OF_CLIENT}", "calls weather weather", "run requires_action"),
+            *("result ok", "result ok", "run resumes", "says done P1", "run completed"),
+        ],
+        0,
+    ),
+    "client left": Story(
+        client_left,
+        [
+            *("run starts", f"user: {OF_CLIENT}", "calls weather weather", "run requires_action"),
+            *("result ok", "run resumes", "result skipped", "run aborted"),
+            *("run starts", "user: op=P2", "says done P2", "run completed"),
+        ],
+        0,
+    ),
+    "client gone": Story(
+        client_gone,
+        [
+            *("run starts", f"user: {OF_CLIENT}", "calls weather weather", "run requires_action"),
+            *("result ok", "run resumes", "result timed_out", "run timed_out"),
+        ],
+        0,
+        settings=(("agents.main.client_result_timeout_s", 15),),
     ),
     "steer": Story(
         steer,
@@ -363,7 +418,9 @@ WARM = Story(
 
 
 @pytest.mark.parametrize("fault", [Fault.DEAD_BEFORE, Fault.DEAD_AFTER, None], ids=_called)
-@pytest.mark.parametrize("story", [STORIES["prompt"], WARM], ids=["prompt", "warm"])
+@pytest.mark.parametrize(
+    "story", [STORIES["prompt"], WARM, STORIES["client gone"]], ids=["prompt", "warm", "client gone"]
+)
 async def test_with_several_entries_in_a_record_a_story_ends_as_it_should(
     story: Story, fault: Fault | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,9 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from fairlead_common.config import document
+from fairlead_common.config.cron import DEFAULT_HEARTBEAT_S
+from fairlead_common.cron.runs import CronEvent
 from fairlead_common.protocol import subjects as s
 from fairlead_scheduler import main as scheduler_main
 from tests.support.fake_bus import FakeBus, FakeServer
+from tests.support.fake_nats.faults import Fault
 from tests.support.memory_world import MemoryWorld, memory_world
 from tests.support.scheduler_world import FAST, ask, at, event_job, mail, slots, turn_job
 
@@ -49,14 +53,14 @@ class Jobs:
     def __init__(self, w: MemoryWorld, server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
         self.w = w
         self.bus = w.bus
-        self._server = server
+        self.server = server
         self._patch = monkeypatch
         self._made: list[Scheduler] = []
 
     async def scheduler(self, name: str = "scheduler-1") -> Scheduler:
         self._patch.setenv("FAIRLEAD_WORKER", name)
         self._patch.setenv("FAIRLEAD_OVERRIDES", msgspec.json.encode(FAST).decode())
-        made = Scheduler(self._server, await self._server.connect(name))
+        made = Scheduler(self.server, await self.server.connect(name))
         self._made.append(made)
         await made.start()
         return made
@@ -171,3 +175,115 @@ async def test_runs_of_one_job_do_not_overlap(jobs: Jobs) -> None:
     assert max(running) == 1
     sessions = {r.subject async for r in jobs.bus.read(s.SESSIONS, "fairlead.session.*.log")}
     assert 2 <= len(sessions) <= 5
+
+
+async def _enabled(jobs: Jobs, job: str) -> bool:
+    return bool((await ask(jobs.bus, "cron.get", id=job))["job"]["enabled"])
+
+
+async def test_a_job_with_max_runs_is_disabled_after_the_last_and_counts_anew_once_enabled(
+    jobs: Jobs,
+) -> None:
+    await jobs.scheduler("scheduler-1")
+    await jobs.scheduler("scheduler-2")
+    job = await jobs.add(event_job("tock"), schedule={"kind": "every", "everyMs": 1000}, maxRuns=3)
+    await jobs.ended(job, 3)
+    await asyncio.sleep(60)
+    assert not await _enabled(jobs, job)
+    told = [body["text"] for _, body in await mail(jobs.bus, "main") if "text" in body]
+    assert told == ["tock"] * 3
+    await ask(jobs.bus, "cron.run", id=job, mode="force")  # a person's own runs are not counted
+    await ask(jobs.bus, "cron.update", id=job, patch={"enabled": True})
+    await asyncio.sleep(60)
+    assert not await _enabled(jobs, job)
+    ran = [each for each in await jobs.ended(job, 7) if each["status"] == "ok"]
+    assert len(ran) == 7
+
+
+async def test_runs_that_are_skipped_do_not_count_and_the_last_may_remove_the_job(jobs: Jobs) -> None:
+    await jobs.scheduler()
+    await jobs.w.agent()
+    jobs.w.mind.pause_s = 30.0  # each run is open when the next slot is due: that one is skipped
+    job = await jobs.add(
+        turn_job("op=P1"), schedule={"kind": "every", "everyMs": 60_000}, maxRuns=2, deleteAfterRun=True
+    )
+    await asyncio.sleep(1200)
+    statuses = [each["status"] for each in (await ask(jobs.bus, "cron.runs", id=job))["entries"]]
+    assert statuses.count("ok") == 2
+    assert "skipped" in statuses
+    assert job not in {
+        each["id"] for each in (await ask(jobs.bus, "cron.list", includeDisabled=True))["jobs"]
+    }
+
+
+async def test_slots_that_are_caught_up_at_once_run_no_oftener_than_the_job_may(jobs: Jobs) -> None:
+    first = await jobs.scheduler("scheduler-1")
+    job = await jobs.add(
+        event_job("tock"),
+        schedule={"kind": "every", "everyMs": 20_000},
+        maxRuns=3,
+        misfire={"policy": "all"},
+    )
+    await first.kill()
+    await asyncio.sleep(300)
+    await jobs.scheduler("scheduler-2")
+    ended = await jobs.ended(job, 10)
+    assert sum(each["status"] == "ok" for each in ended) == 3
+    assert {each["error"] for each in ended if each["status"] == "skipped"} >= {
+        "it has run 3 times, as often as it may (maxRuns)"
+    }
+    assert not await _enabled(jobs, job)
+
+
+@pytest.mark.parametrize("fault", [Fault.ANSWER_LOST, Fault.DEAD_BEFORE, Fault.DEAD_AFTER])
+@pytest.mark.parametrize("after", range(7))
+async def test_no_run_is_lost_or_added_when_a_write_of_the_count_is_cut_off(
+    jobs: Jobs, fault: Fault, after: int
+) -> None:
+    """Three runs write six times: each is admitted and counted; then the job is disabled."""
+    first = await jobs.scheduler("scheduler-1")
+    job = await jobs.add(event_job("tock"), schedule={"kind": "every", "everyMs": 20_000}, maxRuns=3)
+    bucket, key = (s.BUCKET_RUNS, f"state.{job}") if after < 6 else (s.BUCKET_JOBS, job)
+    cut = jobs.server.faults.add(s.kv(bucket, key), fault, client="scheduler-1", after=after % 6)
+    async with asyncio.timeout(300):
+        await cut.hit.wait()
+    if fault is not Fault.ANSWER_LOST:
+        await first.kill()
+        await jobs.scheduler("scheduler-2")
+    await asyncio.sleep(600)
+    told = [body["text"] for _, body in await mail(jobs.bus, "main") if "text" in body]
+    assert told == ["tock"] * 3
+    assert not await _enabled(jobs, job)
+
+
+async def test_main_has_a_heartbeat_of_its_own_once_there_is_a_session(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert DEFAULT_HEARTBEAT_S == 1800
+    monkeypatch.setattr(document, "DEFAULT_HEARTBEAT_S", 60.0)
+    await jobs.scheduler()
+    await jobs.w.agent()
+    await asyncio.sleep(150)
+    assert await mail(jobs.bus, "main") == []
+    waits = await ask(jobs.bus, "wake", text="The lamp is on.", mode="next-heartbeat", session="main")
+    assert not [each for each in waits.get("warnings", []) if "heartbeat" in each]
+    await asyncio.sleep(125)
+    assert sum("The lamp is on." in str(request) for request in jobs.w.mind.requests) == 1
+    beats = [key for key, _ in await mail(jobs.bus, "main") if key.startswith("heartbeat-")]
+    assert len(beats) == 2
+
+
+async def test_an_event_tells_of_each_run_and_when_the_job_fires_next(jobs: Jobs) -> None:
+    await jobs.scheduler()
+    heard: list[CronEvent] = []
+    await jobs.bus.subscribe(
+        s.CRON_CHANGED, lambda delivery: heard.append(msgspec.json.decode(delivery.data, type=CronEvent))
+    )
+    job = await jobs.add(event_job(), schedule={"kind": "every", "everyMs": 60_000}, maxRuns=2)
+    await asyncio.sleep(200)
+    told = [(each.action, each.status) for each in heard if each.job_id == job]
+    assert told == [("added", None), ("finished", "ok"), ("updated", None), ("finished", "ok")]
+    added, first, _, second = (each for each in heard if each.job_id == job)
+    assert first.slot == str(added.next_run_at_ms)
+    assert second.slot == str(first.next_run_at_ms)
+    assert second.next_run_at_ms is None

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from fairlead_node.backup.manifest import Manifest
 
 
+_LOOK_EVERY_S = 300.0
+
+
 @click.command()
 @click.argument("to", required=False, type=click.Path(path_type=Path), metavar="[FILE|FOLDER]")
 @click.option("--to", "folder", type=click.Path(path_type=Path), help="File or folder, as an option.")
@@ -34,6 +37,10 @@ if TYPE_CHECKING:
 )
 @click.option("--trial", is_flag=True, help="With --verify: also restore it into a temporary server.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, without progress.")
+@click.option("--if-due", is_flag=True, help="Only if the setting `backup.schedule` asks for one now.")
+@click.option(
+    "--watch", is_flag=True, help="Make backups by the setting `backup.schedule` until it is stopped."
+)
 def backup(
     to: Path | None,
     folder: Path | None,
@@ -41,6 +48,8 @@ def backup(
     verify: Path | None,
     trial: bool,
     as_json: bool,
+    if_due: bool,
+    watch: bool,
 ) -> None:
     """Back up all sessions, calls, jobs, settings and their files into one file.
 
@@ -57,6 +66,9 @@ def backup(
     if to is not None and folder is not None:
         raise CommandError("name the file or folder once: as an argument, or with --to", USAGE)
     home = home_from_environment()
+    if if_due or watch:
+        _scheduled(home, to or folder, nats_url, watch=watch)
+        return
     progress = Progress(quiet=as_json)
     began = time.monotonic()
     path = verify if verify is not None else _make(home, to or folder, nats_url, progress)
@@ -78,6 +90,34 @@ def backup(
         f"{manifest.messages} messages in {len(manifest.streams)} streams, "
         f"{len(manifest.files)} files, as of {manifest.began_at} ({manifest.made_by})"
     )
+
+
+def _scheduled(home: Home, to: Path | None, url: str | None, *, watch: bool) -> None:
+    """Make the backup that is due, if any; or look for one again and again."""
+    from fairlead_common.errors import FairleadError
+    from fairlead_common.installation.nats_access import connection
+    from fairlead_node.backup.locations import source
+    from fairlead_node.backup.scheduled import ScheduledBackups
+
+    async def look() -> None:
+        with source(home, url) as access:
+            async with connection(access) as bus:
+                await ScheduledBackups(bus, home, to or home.path / "backups", click.echo).look()
+
+    while True:
+        try:
+            asyncio.run(look())
+        except FairleadError as error:
+            if not watch:
+                raise CommandError(f"no backup was made: {error}", UNREACHABLE) from error
+            click.echo(f"no backup was made: {error}", err=True)
+        except CommandError as error:
+            if not watch:
+                raise
+            click.echo(str(error), err=True)
+        if not watch:
+            return
+        time.sleep(_LOOK_EVERY_S)
 
 
 def _summary(path: Path, manifest: "Manifest") -> dict[str, object]:

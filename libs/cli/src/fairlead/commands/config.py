@@ -40,7 +40,7 @@ def get(key: str | None, stored: bool, effective: bool) -> None:
     """Show the configuration, or one value of it (`agents.main.mode`)."""
     if stored and effective:
         raise CommandError("--stored and --effective cannot be combined", USAGE)
-    found, given = _with_bus(_with_overrides)
+    found, given = with_bus(_with_overrides)
     _tell(found)
     if effective:
         _show_effective(found, given, key or "")
@@ -87,7 +87,7 @@ def set_value(key: str, value: str) -> None:
         # A number as a number, once it is known to be one.
         _put(document, key, _at(_built(document), key))
 
-    click.echo(f"revision {_with_bus(lambda bus: _change(bus, change))}", err=True)
+    click.echo(f"revision {with_bus(lambda bus: change_document(bus, change))}", err=True)
 
 
 @config.command("unset")
@@ -102,13 +102,13 @@ def unset(key: str) -> None:
             raise CommandError(f"{key} is not stored", FAILED)
         del place[last]
 
-    click.echo(f"revision {_with_bus(lambda bus: _change(bus, change))}", err=True)
+    click.echo(f"revision {with_bus(lambda bus: change_document(bus, change))}", err=True)
 
 
 @config.command("edit")
 def edit() -> None:
     """Change the stored document in your editor (VISUAL, EDITOR)."""
-    found = _with_bus(load)
+    found = with_bus(load)
     _tell(found)
     text = click.edit(_pretty(found.used.content), extension=".json")
     if text is None:
@@ -127,13 +127,13 @@ def apply(file: Any, base: int | None) -> None:
     except UnicodeDecodeError as error:
         raise CommandError(f"{file.name}: not UTF-8: {error}", USAGE) from error
     content = _document(text, file.name)
-    _store(content, _with_bus(load), base)
+    _store(content, with_bus(load), base)
 
 
 @config.command("export")
 def export() -> None:
     """Print the stored document, as `apply` reads it."""
-    found = _with_bus(load)
+    found = with_bus(load)
     _tell(found)
     click.echo(_pretty(found.used.content), nl=False)
 
@@ -145,7 +145,7 @@ def history(as_json: bool) -> None:
 
     A revision that cannot be used is marked with `!`; services ignore it.
     """
-    found = _with_bus(load)
+    found = with_bus(load)
     if as_json:
         click.echo(json.dumps([revision._asdict() for revision in found.revisions]))
         return
@@ -158,7 +158,7 @@ def history(as_json: bool) -> None:
 @click.argument("revision", type=int)
 def rollback(revision: int) -> None:
     """Write an earlier revision again, as a new one. 0 restores the defaults."""
-    found = _with_bus(load)
+    found = with_bus(load)
     chosen = next((one for one in found.revisions if one.revision == revision), None)
     if revision == 0:
         _store({}, found)
@@ -173,7 +173,9 @@ def rollback(revision: int) -> None:
     _store(chosen.content, found)
 
 
-def _with_bus(action: Callable[[Bus], Awaitable[_T]]) -> _T:
+def with_bus(action: Callable[[Bus], Awaitable[_T]]) -> _T:
+    """What `action` makes of a connection with the home's credentials."""
+
     async def run() -> _T:
         async with connection(access_of(home_from_environment())) as bus:
             return await action(bus)
@@ -186,7 +188,7 @@ async def _with_overrides(bus: Bus) -> tuple[StoredConfiguration, Json | None]:
 
 
 def _store(content: Json, found: StoredConfiguration, base: int | None = None) -> None:
-    click.echo(f"revision {_with_bus(lambda bus: _save(bus, content, found, base))}", err=True)
+    click.echo(f"revision {with_bus(lambda bus: _save(bus, content, found, base))}", err=True)
 
 
 async def _save(bus: Bus, content: Json, found: StoredConfiguration, base: int | None = None) -> int:
@@ -199,7 +201,12 @@ async def _save(bus: Bus, content: Json, found: StoredConfiguration, base: int |
     return revision
 
 
-async def _change(bus: Bus, change: Callable[[Json], None]) -> int:
+async def change_document(bus: Bus, change: Callable[[Json], None]) -> int:
+    """Store the document as `change` leaves it; its new revision.
+
+    Raises:
+        CommandError: it does not fit any more.
+    """
     found = await load(bus)
     _tell(found)
     content = copy.deepcopy(found.used.content)

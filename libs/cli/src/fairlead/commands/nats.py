@@ -108,6 +108,52 @@ def user(ctx: click.Context, secrets: str | None) -> None:
     metavar="SUBJECT",
     help="May receive answers on this subject, besides its inbox.",
 )
+@click.option(
+    "--agents",
+    "may",
+    flag_value="agents",
+    multiple=True,
+    help="May find its sessions by the Synadia Agent Protocol, and prompt them so.",
+)
+@click.option(
+    "--approve",
+    "may",
+    flag_value="approve",
+    multiple=True,
+    help="May decide approvals and answer questions of its sessions.",
+)
+@click.option(
+    "--steer", "may", flag_value="steer", multiple=True, help="May steer its sessions, and queue follow-ups."
+)
+@click.option("--abort", "may", flag_value="abort", multiple=True, help="May abort runs of its sessions.")
+@click.option(
+    "--live",
+    "may",
+    flag_value="live",
+    multiple=True,
+    help="May watch what is stored of its sessions, and their events.",
+)
+@click.option(
+    "--ping",
+    "may",
+    flag_value="ping",
+    multiple=True,
+    help="May ask which services of Fairlead run ($SRV.PING).",
+)
+@click.option(
+    "--jobs",
+    "may",
+    flag_value="jobs",
+    multiple=True,
+    help="May hear what happens to jobs: added, started, finished, and when they fire next.",
+)
+@click.option(
+    "--host-agent",
+    "hosted",
+    multiple=True,
+    metavar="AGENT.OWNER.NAME",
+    help="May be this agent of the Synadia Agent Protocol, which Fairlead's agents may prompt. Repeatable.",
+)
 @click.option("--context", "as_context", is_flag=True, help="Print a context of the `nats` command, as JSON.")
 @click.pass_obj
 def add(
@@ -118,12 +164,15 @@ def add(
     tools: tuple[str, ...],
     triggers: tuple[str, ...],
     answers: tuple[str, ...],
+    may: tuple[str, ...],
+    hosted: tuple[str, ...],
     as_context: bool,
 ) -> None:
     """Add the NATS user NAME for another system, with only the rights that are given.
 
     \b
     fairlead nats user add alerts --session main --session ops
+    fairlead nats user add desk --session main --agents --approve
     fairlead nats user add weather --tool weather
 
     Session names are matched as whole words; prefixes do not work.
@@ -132,12 +181,22 @@ def add(
     subjects = [*tools, *(subject for each in services for subject in (each, f"{each}.>"))]
     try:
         wanted = external_users.other(
-            name, sessions=sessions, services=services, tools=subjects, triggers=triggers, answers=answers
+            name,
+            sessions=sessions,
+            services=services,
+            tools=subjects,
+            triggers=triggers,
+            answers=answers,
+            may=dict.fromkeys(may),
+            hosted=hosted,
         )
     except InvalidInputError as error:
         raise CommandError(str(error), USAGE) from error
     if not wanted.publish and not wanted.subscribe:
-        raise CommandError("no rights given: use --session, --tool, --trigger or --answers", USAGE)
+        raise CommandError(
+            "no rights given: use --session, --tool, --trigger, --answers, --jobs, --host-agent or --ping",
+            USAGE,
+        )
     users.add(name, wanted)
     running = _reload(users)
     context = {
@@ -155,7 +214,8 @@ def add(
     click.echo(f"nkey          in {context['nkey']}")
     if authority:
         click.echo(f"certificates  are of the authority in {authority}")
-    click.echo(f"inbox prefix  {wanted.inbox} (answers arrive only there)")
+    if sessions:
+        click.echo(f"final answers arrive where Fairlead-Reply-To says, under {wanted.inbox}.>")
     click.echo("The server accepts it now." if running else "The server accepts it after its next start.")
 
 
@@ -233,7 +293,14 @@ def _embedded(home: Home) -> None:
 
 
 def _described(known: RegisteredUser) -> str:
-    said = {"sessions": "prompts", "services": "tools", "triggers": "triggers", "answers": "hears"}
+    said = {
+        "sessions": "prompts",
+        "services": "tools",
+        "triggers": "triggers",
+        "answers": "hears",
+        "may": "may",
+        "hosted": "hosts",
+    }
     parts = []
     for key, word in said.items():
         names = known.recipe.get(key)

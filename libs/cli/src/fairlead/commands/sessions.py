@@ -6,10 +6,9 @@ from typing import Any
 
 import click
 
+from fairlead.durations import duration_s
 from fairlead.options import JSON, ON_APPROVAL, THINKING, URL
 from fairlead_common.protocol.plans import PLAN_TOOL
-
-_LONGEST_S = 3_153_600_000.0  # a hundred years
 
 LEAF = click.option(
     "--leaf", metavar="ENTRY", help="Id of the last message as you know it: do nothing if it is another now."
@@ -137,7 +136,12 @@ def rm(session: tuple[str, ...], url: str | None) -> None:
 
 @sessions.command("prune")
 @click.option(
-    "--older-than", required=True, metavar="TIME", help="Without a change for so long: 30d, 12h, 2w."
+    "--older-than",
+    "--older",
+    "older_than",
+    required=True,
+    metavar="TIME",
+    help="Without a change for so long: 30d, 12h, 2w.",
 )
 @click.option("--archived", is_flag=True, help="Only archived sessions.")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
@@ -151,7 +155,7 @@ def prune(older_than: str, archived: bool, dry_run: bool, as_json: bool, url: st
     from fairlead.access import open_client
 
     wanted = {
-        "older_than_s": _seconds(older_than),
+        "older_than_s": duration_s(older_than, "--older-than"),
         "dry_run": dry_run,
         **({"archived": True} if archived else {}),
     }
@@ -171,19 +175,6 @@ def prune(older_than: str, archived: bool, dry_run: bool, as_json: bool, url: st
     click.echo(f"{len(found) + (part['left'] if dry_run else 0)} {what}", err=True)
     for why, count in sorted(part["kept"].items()):
         click.echo(f"{count} kept: {why}", err=True)
-
-
-def _seconds(text: str) -> float:
-    """A time in words such as `30d`, in seconds."""
-    unit = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}.get(text[-1:])
-    try:
-        seconds = float(text[:-1]) * unit if unit else 0.0
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= _LONGEST_S:
-        text = f"must be a number with m, h, d or w, such as 30d, and at most 100 years, got {text!r}"
-        raise click.BadParameter(text, param_hint="--older-than")
-    return seconds
 
 
 @sessions.command("move")

@@ -1,6 +1,7 @@
 """`fairlead status`."""
 
 import json
+import time
 from typing import Any, Final
 
 import click
@@ -37,6 +38,9 @@ def _print(url: str, found: dict[str, Any]) -> None:
     for part, rows in found.items():
         if part == "problems":
             continue
+        if part in _IN_WORDS:
+            click.echo(f"{part}: {_IN_WORDS[part](rows)}")
+            continue
         if not isinstance(rows, list):
             click.echo(f"{part}: {rows if isinstance(rows, str | int | float | bool) else json.dumps(rows)}")
             continue
@@ -45,6 +49,40 @@ def _print(url: str, found: dict[str, Any]) -> None:
             click.echo(f"  {_executor(row) if part == 'executors' else _row(row)}")
             for warning in (row.get("warnings") or []) if part == "executors" else []:
                 click.echo(f"    ! {warning}")
+
+
+def _backup(state: dict[str, Any]) -> str:
+    """When the last scheduled backup and its copy were made, and what is wrong with the next."""
+    now_ms = time.time() * 1000
+    parts = []
+    if made := state.get("made_at_ms"):
+        parts.append(f"{_hours(now_ms - made)} ago, {_size(state.get('bytes', 0))}, {state.get('file', '')}")
+    else:
+        parts.append("none yet")
+    if copied := state.get("copied_at_ms"):
+        parts.append(f"copied {_hours(now_ms - copied)} ago")
+    if problem := state.get("problem"):
+        parts.append(f"PROBLEM {_hours(now_ms - state.get('problem_at_ms', 0))} ago: {problem}")
+    return "; ".join(parts)
+
+
+def _streams(sizes: dict[str, int]) -> str:
+    """The largest, and the sum."""
+    largest = sorted(sizes.items(), key=lambda each: each[1], reverse=True)[:5]
+    words = ", ".join(f"{name} {_size(count)}" for name, count in largest)
+    return f"{_size(sum(sizes.values()))}: {words}"
+
+
+def _hours(ms: float) -> str:
+    seconds = max(0.0, ms / 1000)
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _size(count: int) -> str:
+    return f"{count / (1 << 20):.1f} MiB" if count >= 1 << 20 else f"{count / 1024:.0f} KiB"
+
+
+_IN_WORDS: Final = {"backup": _backup, "streams": _streams}
 
 
 def _executor(row: dict[str, Any]) -> str:

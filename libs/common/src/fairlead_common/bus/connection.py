@@ -198,6 +198,11 @@ class Connection:
             await self._nc.force_reconnect()
 
     @property
+    def max_payload_bytes(self) -> int:
+        """How large one message may be, its headers included, as the server says."""
+        return self._nc.max_payload
+
+    @property
     def client(self) -> InboxClient:
         """The nats-py client, for `nats.micro` in `service/` and nothing else."""
         return self._nc

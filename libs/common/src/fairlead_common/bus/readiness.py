@@ -33,11 +33,14 @@ def _kv(*buckets: str) -> tuple[str, ...]:
 
 NEEDS: Final = {
     "gateway": Needs(
-        (s.SESSIONS, s.EVENTS, *_kv(s.BUCKET_SESSIONS, s.BUCKET_EXECUTORS, s.BUCKET_USAGE), *s.LARGE)
+        (
+            *(s.SESSIONS, s.EVENTS, s.RUN_HISTORY, s.AUDIT, *s.LARGE),
+            *_kv(s.BUCKET_SESSIONS, s.BUCKET_EXECUTORS, s.BUCKET_USAGE, s.BUCKET_USERS),
+        )
     ),
     "agent": Needs(
         (
-            *(s.SESSIONS, s.TIMERS, s.TOOLS, s.EVENTS, s.BUDGETS, s.SNAPSHOTS, *s.LARGE),
+            *(s.SESSIONS, s.TIMERS, s.TOOLS, s.EVENTS, s.BUDGETS, s.SNAPSHOTS, s.RUN_HISTORY, *s.LARGE),
             *_kv(s.BUCKET_SESSIONS, s.BUCKET_LEASES, s.BUCKET_EXECUTORS, s.BUCKET_WORKSPACES),
             *_kv(s.BUCKET_CONFIG, s.BUCKET_CREDENTIALS, s.BUCKET_USAGE),
         ),

@@ -31,6 +31,7 @@ _LAGGING: Final = frozenset({"KV_config"})  # every service may read its documen
 # May lose their end with a server (streams.py), and are made again when there are to be more replicas.
 LOSSY_STREAMS: Final = frozenset({s.EVENTS, s.kv_stream(s.BUCKET_LEASES), s.kv_stream(s.BUCKET_EXECUTORS)})
 _NO_MESSAGE: Final = 10037
+BATCH_BYTES: Final = 8 << 20
 
 
 class _Message(msgspec.Struct):
@@ -52,7 +53,9 @@ _message_decoder = msgspec.json.Decoder(_MessageAnswer)
 class _Records(AsyncIterator[Record]):
     """What `Reader.read` gives. No async generator: one that is left early is closed by a task of no one."""
 
-    __slots__ = ("_at_least", "_batch", "_end", "_left", "_more", "_reader", "_ready", "_start", "_what")
+    __slots__ = (
+        "_at_least", "_batch", "_end", "_left", "_max_bytes", "_more", "_reader", "_ready", "_start", "_what",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class _Records(AsyncIterator[Record]):
         subject: str,
         start: int,
         batch: int,
+        max_bytes: int,
         limit: int | None,
         at_least: int,
     ) -> None:
@@ -68,6 +72,7 @@ class _Records(AsyncIterator[Record]):
         self._what = (stream, subject)
         self._start = start
         self._batch = batch
+        self._max_bytes = max_bytes
         self._left = limit
         self._at_least = at_least
         self._end: int | None = -1  # not asked for yet
@@ -88,7 +93,9 @@ class _Records(AsyncIterator[Record]):
         if want <= 0:
             self._more = False
             return
-        records, self._more = await self._reader.read_batch(*self._what, self._start, want, self._end)
+        records, self._more = await self._reader.read_batch(
+            *self._what, self._start, want, self._end, max_bytes=self._max_bytes
+        )
         self._ready.extend(records)
         if records:
             self._start = records[-1].seq + 1
@@ -146,6 +153,7 @@ class Reader(JetStreamApi):
         *,
         start: int = 1,
         batch: int = 512,
+        max_bytes: int = BATCH_BYTES,
         limit: int | None = None,
         at_least: int = 0,
     ) -> AsyncIterator[Record]:
@@ -154,12 +162,20 @@ class Reader(JetStreamApi):
         A loop over them may be left at any time; nothing stays open.
 
         Args:
+            batch, max_bytes: how much is asked for, and held, at a time; always one record.
             at_least: the stream is known to hold one of this sequence.
         """
-        return _Records(self, stream, subject, start, batch, limit, at_least)
+        return _Records(self, stream, subject, start, batch, max_bytes, limit, at_least)
 
     async def read_batch(
-        self, stream: str, subject: str, start: int, batch: int, end: int | None
+        self,
+        stream: str,
+        subject: str,
+        start: int,
+        batch: int,
+        end: int | None,
+        *,
+        max_bytes: int = BATCH_BYTES,
     ) -> tuple[list[Record], bool]:
         """At most `batch` records from sequence `start` on, and whether there are more.
 
@@ -168,7 +184,7 @@ class Reader(JetStreamApi):
         """
         if end is not None and start > end:
             return [], False
-        records, more = await self._read_batch(stream, subject, start, batch)
+        records, more = await self._read_batch(stream, subject, start, batch, max_bytes)
         if not more and end is not None and (not records or records[-1].seq < end):
             # This replica is behind.
             after = records[-1].seq + 1 if records else start
@@ -281,9 +297,9 @@ class Reader(JetStreamApi):
         return isinstance(state, dict) and int(state["last_seq"]) < known
 
     async def _read_batch(
-        self, stream: str, subject: str, start: int, batch: int
+        self, stream: str, subject: str, start: int, batch: int, max_bytes: int
     ) -> tuple[list[Record], bool]:
-        query = {"seq": start, "next_by_subj": subject, "batch": batch, "max_bytes": 8 << 20}
+        query = {"seq": start, "next_by_subj": subject, "batch": batch, "max_bytes": max_bytes}
         return await self._batch(stream, msgspec.json.encode(query))
 
     async def _batch(self, stream: str, query: bytes) -> tuple[list[Record], bool]:

@@ -13,12 +13,17 @@ HEARTBEAT_PROMPT = (
 )
 
 
+DEFAULT_HEARTBEAT_S = 1800.0  # of the agent `main`, in a session that exists
+
+
 class HeartbeatConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Regular turns of an agent without anybody asking.
 
     Fields:
-        every_s: pause between two; 0: none.
+        every_s: pause between two; 0: none. Unset: `DEFAULT_HEARTBEAT_S` for the agent `main`, else none.
         session: in which they happen.
+        create_session: make that session if there is none; else nothing happens until there is. Unset: only
+            if `every_s` is set.
         active_start, active_end: hours of the day (`HH:MM`) in `active_tz`; empty zone: `cron.timezone`.
         file: in the workspace; while it is missing or empty and no event waits, the model is not asked.
         model: of these turns alone; empty: the session's.
@@ -27,6 +32,7 @@ class HeartbeatConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fiel
 
     every_s: Annotated[float, msgspec.Meta(ge=0, le=31_536_000)] = 0.0
     session: str = "main"
+    create_session: bool = True
     active_start: str = "00:00"
     active_end: str = "24:00"
     active_tz: str = ""

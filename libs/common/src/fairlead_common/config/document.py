@@ -9,19 +9,22 @@ JSON in `FAIRLEAD_OVERRIDES`.
 
 import os
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
+from fairlead_common.config.agent_protocol import AgentProtocolConfig
 from fairlead_common.config.agents import AgentConfig
+from fairlead_common.config.backup import BackupConfig
 from fairlead_common.config.choices import explained
-from fairlead_common.config.cron import CronConfig
+from fairlead_common.config.cron import DEFAULT_HEARTBEAT_S, CronConfig
 from fairlead_common.config.hooks import Hooked
 from fairlead_common.config.mcp import McpServer, ServerName
 from fairlead_common.config.models import OF_A_PROVIDER, ModelsConfig, parse_model
 from fairlead_common.config.nats_tools import NatsTool
 from fairlead_common.config.openai_api import OpenAiConfig
 from fairlead_common.config.openapi import OpenApi
+from fairlead_common.config.other_agents import OtherAgentsConfig
 from fairlead_common.config.part import ConfigPart, Extensions, Positive
 from fairlead_common.config.policy import PolicyConfig, check_layer, check_policy
 from fairlead_common.config.sandboxes import SandboxesConfig, check_kind, check_names
@@ -44,6 +47,7 @@ class ToolsConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
         nats: tools behind subjects that answer requests; each becomes `nats__<name>`.
         nats_services: micro services whose tools are offered, by name or by a beginning with `*`.
         openapi: HTTP interfaces by name; their operations become `api__<name>__<operation>`.
+        agents: other agents on the bus, and the tools that prompt them.
         sources: tools of other packages (entry points of the group `fairlead.tools`), and their settings.
         sandboxes: kinds of sandboxes of other packages (entry points of the group `fairlead.sandboxes`), and
             their settings.
@@ -58,6 +62,7 @@ class ToolsConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
     nats_services: list[str] = msgspec.field(default_factory=lambda: ["*"])
     web: WebConfig = WebConfig()
     openapi: dict[ServerName, OpenApi] = {}
+    agents: OtherAgentsConfig = OtherAgentsConfig()
     sources: Extensions = {}
     sandboxes: Extensions = {}
 
@@ -69,12 +74,16 @@ class GatewayConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields
         hosts: names, beside loopback, that the `Host` header may have (`fairlead.tail1234.ts.net`).
         max_body_bytes: of a request. max_upload_bytes: of one that may bring files, where that is more.
         openai: the API that OpenAI's clients speak.
+        agent_protocol: sessions as agents of the Synadia Agent Protocol.
+        audit_days: for which entries of the audit log are kept that are written from then on; 0: for ever.
     """
 
     hosts: list[str] = []
     max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=64 << 20)] = 4 << 20
     max_upload_bytes: Annotated[int, msgspec.Meta(ge=1024, le=128 << 20)] = 32 << 20
     openai: OpenAiConfig = OpenAiConfig()
+    agent_protocol: AgentProtocolConfig = AgentProtocolConfig()
+    audit_days: Annotated[float, msgspec.Meta(ge=0, le=36_500)] = 400.0
 
 
 class Config(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,6 +102,7 @@ class Config(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cron: CronConfig = CronConfig()
     hooks: Hooked = {}
     sessions: SessionsConfig = SessionsConfig()
+    backup: BackupConfig = BackupConfig()
 
     def retention_days(self, agent: str, *, archived: bool) -> float:
         """Days without a change after which a session of this agent is deleted; 0: never."""
@@ -128,6 +138,7 @@ def parse_config(
         agents.setdefault("main", {})
     for key, value in overrides.items():
         _set(merged, key, value)
+    _add_default_heartbeat(merged)
     try:
         config = msgspec.convert(merged, Config, strict=False)
     except msgspec.ValidationError as error:
@@ -135,6 +146,11 @@ def parse_config(
     try:
         check_policy(config.policy)
         check_names(config.tools.sandboxes)
+        for session, agent in config.gateway.agent_protocol.sessions.items():
+            check_id(session, f"gateway.agent_protocol.sessions.{session}")
+            if agent not in config.agents:
+                field = f"gateway.agent_protocol.sessions.{session}"
+                raise InvalidInputError(field, f"must be one of {', '.join(config.agents)}; got {agent!r}")
         for name, profile in config.agents.items():
             check_id(name, f"agents.{name}")
             check_layer(profile.rules, f"agents.{name}")
@@ -145,6 +161,15 @@ def parse_config(
     except InvalidInputError as error:
         raise InvalidInputError("config", str(error)) from error
     return config
+
+
+def _add_default_heartbeat(document: dict[str, Any]) -> None:
+    """The agent `main` looks around in its session, unless the document says something else."""
+    main = document["agents"].get("main") if isinstance(document["agents"], dict) else None
+    heartbeat = main.setdefault("heartbeat", {}) if isinstance(main, dict) else None
+    if isinstance(heartbeat, dict) and "every_s" not in heartbeat:
+        heartbeat["every_s"] = DEFAULT_HEARTBEAT_S
+        heartbeat.setdefault("create_session", False)
 
 
 def model_problems(config: Config, *, has_all_providers: bool = True) -> dict[str, str]:

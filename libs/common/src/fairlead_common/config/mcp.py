@@ -20,6 +20,8 @@ class McpServer(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             every sandbox: who may write this may run commands.
         env: its variables, beside PATH, HOME, LANG and the like; secrets by reference.
         url, headers: of a server elsewhere; secrets by reference.
+        oauth: the login there, as `fairlead mcp login` stores it.
+        roots: folders that a command is told it may work in, where it asks; none: it is told nothing.
         allow, deny: tools by their names at the server, or beginnings with `*`; empty `allow`: all.
         timeout_s: of one call; 0: as for all tools.
         start_timeout_s: within which it has to be connected and list its tools. A command that takes longer
@@ -38,8 +40,10 @@ class McpServer(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     args: list[str] = []
     env: dict[Variable, str | Secret] = {}
     cwd: Annotated[str, msgspec.Meta(pattern=r"^(/.*)?$")] = ""
+    roots: list[Annotated[str, msgspec.Meta(pattern=r"^/", max_length=4096)]] = []
     url: Annotated[str, msgspec.Meta(pattern=r"^(https?://[^\s@#]+)?$")] = ""
     headers: dict[HeaderName, str | Secret] = {}
+    oauth: Secret = Secret()
     enabled: bool = True
     allow: list[str] = []
     deny: list[str] = []
@@ -54,7 +58,7 @@ class McpServer(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.url):
             raise ValueError("an MCP server has either `command` or `url`")
-        if self.url and (self.args or self.env or self.cwd):
-            raise ValueError("`args`, `env` and `cwd` belong to `command`, not to `url`")
-        if self.command and self.headers:
-            raise ValueError("`headers` belong to `url`, not to `command`")
+        if self.url and (self.args or self.env or self.cwd or self.roots):
+            raise ValueError("`args`, `env`, `cwd` and `roots` belong to `command`, not to `url`")
+        if self.command and (self.headers or self.oauth != Secret()):
+            raise ValueError("`headers` and `oauth` belong to `url`, not to `command`")

@@ -36,7 +36,11 @@ class Every(_Part, frozen=True, kw_only=True, rename="camel", tag_field="kind", 
 
 
 class Cron(_Part, frozen=True, kw_only=True, rename="camel", tag_field="kind", tag="cron"):
-    """By a cron expression of 5 fields, or 6 with seconds first, in the zone `tz` (default: the server's)."""
+    """By a cron expression in the zone `tz` (default: the server's).
+
+    Fields:
+        expr: 5 fields, 6 with seconds first, or 7 with the year last.
+    """
 
     expr: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
     tz: str | None = None
@@ -164,6 +168,7 @@ class Creator(_Part, frozen=True, kw_only=True, rename="camel", omit_defaults=Tr
         depth: how many jobs that made jobs stand between it and a person.
         limits: of the session that made it; its isolated runs have them too.
         untrusted: that session, or one that changed the job, had read what strangers wrote.
+        owner: the user for whom it runs, and who owns the sessions of its runs; empty: `admin`.
     """
 
     sender: str | None = None
@@ -171,6 +176,7 @@ class Creator(_Part, frozen=True, kw_only=True, rename="camel", omit_defaults=Tr
     depth: int = 0
     limits: Limits = Limits()
     untrusted: bool = False
+    owner: str = ""
 
 
 class Source(_Part, frozen=True, kw_only=True, rename="camel"):
@@ -187,10 +193,12 @@ class Job(_Part, frozen=True, kw_only=True, rename="camel"):
         session: where system events, summaries and notices go: the main session.
         since_ms: slots before it are none of this job's; set when the schedule changes or the job is enabled.
         since_revision: revision of the bucket since when the schedule is as it is; 0: this one.
-        delete_after_run: removed once it ran well; for `at`. Without it a one-shot job is disabled then.
+        delete_after_run: for `at` and `max_runs`: removed if the last run went well. Without it, disabled.
         jitter_ms: each firing is late by a part of it that its slot decides.
         stagger_ms: all firings are late by a part of it that the job's id decides.
         max_failures: disabled after so many failures in a row; 0: never; None: what the configuration says.
+        max_runs: so many scheduled and triggered runs since `since_ms`, then it is disabled. Skipped ones and
+            those that a person asked for do not count.
     """
 
     id: str
@@ -213,6 +221,7 @@ class Job(_Part, frozen=True, kw_only=True, rename="camel"):
     stagger_ms: Annotated[int, msgspec.Meta(ge=0, le=86_400_000)] = 0
     delete_after_run: bool = False
     max_failures: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
+    max_runs: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
     created_by: Creator | None = None
     source: Source | None = None
     since_ms: int = 0

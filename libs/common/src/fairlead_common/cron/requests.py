@@ -31,7 +31,9 @@ class ListJobs(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_
     after: str = ""
 
 
-class AddJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class AddJob(
+    _Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
+):
     """`cron.add` and `cron.preview`: a job's writable fields.
 
     Fields:
@@ -40,12 +42,14 @@ class AddJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
             `{"kind": "cron", "expr": "@daily"}`.
         key: makes a repeated request the same request: it becomes the job's id.
         sender, session: who asks; set by the gateway, or by the agent for its session.
+        owner: the user for whom it runs; set by the gateway; empty: the owner of `session`, or `admin`.
     """
 
     job: Document
     key: str | None = None
     sender: str | None = None
     session: str | None = None
+    owner: str = ""
 
 
 class UpdateJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

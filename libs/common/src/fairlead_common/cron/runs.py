@@ -53,7 +53,11 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class CronEvent(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """On `subjects.CRON_CHANGED` (core NATS: may be lost; lists are the truth)."""
+    """On `subjects.CRON_CHANGED` (core NATS: may be lost; lists are the truth).
+
+    Fields:
+        next_run_at_ms: when the job fires next; None: never, or not known.
+    """
 
     job_id: str
     action: Literal["added", "updated", "removed", "started", "finished", "paused", "resumed"]

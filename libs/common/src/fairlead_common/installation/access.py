@@ -32,7 +32,8 @@ def bearer(environ: Mapping[str, str] | None = None, home: Home | None = None) -
             raise CommandError(f"FAIRLEAD_TOKEN_FILE: {named} cannot be read: {error}", CONFIG) from error
     home = home or home_from_environment(env)
     from fairlead_common.errors import UnsafeConfigurationError
-    from fairlead_common.service.credentials import SCOPES, AuthFile
+    from fairlead_common.protocol.users import SCOPES
+    from fairlead_common.service.credentials import AuthFile
 
     try:
         return AuthFile.read(home.auth).mint(list(SCOPES), TOKEN_TTL_S, user="cli")

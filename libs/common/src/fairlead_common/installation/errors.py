@@ -21,6 +21,7 @@ BY_OUTCOME: Final[dict[str, int]] = {
     "failed": FAILED,
     "waiting_approval": NOT_APPROVED,
     "waiting_budget": NOT_APPROVED,
+    "requires_action": NOT_APPROVED,
     "waiting_provider": UNREACHABLE,
     "aborted": ABORTED,
     "timed_out": TIMED_OUT,

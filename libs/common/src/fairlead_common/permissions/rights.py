@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from fairlead_common.protocol import subjects as s
-from fairlead_common.protocol.ids import check_id
+from fairlead_common.protocol.backups import BACKUP_STATE
+from fairlead_common.protocol.ids import check_host, check_id
 
 GATEWAY: Final = "gateway"
 AGENT: Final = "agent"
@@ -39,6 +40,8 @@ class Rights(NamedTuple):
         owner: it lives where the streams do, and the server keeps nothing from it.
         asks_all: `$SRV.INFO` and the like reach all services, not only those that offer tools.
         offers_tools: whoever looks for tools finds its services.
+        default_inbox: where it has an account of its own, it may have answers sent to `_INBOX.>`, as clients
+            do that were told of no prefix. No answer of Fairlead's comes there by that name.
         recipe: what `external_users.remade` makes the same rights of, as later versions have them.
     """
 
@@ -49,6 +52,7 @@ class Rights(NamedTuple):
     owner: bool = False
     asks_all: bool = False
     offers_tools: bool = False
+    default_inbox: bool = False
     recipe: Mapping[str, object] = {}
 
 
@@ -58,11 +62,13 @@ class Others(NamedTuple):
     Fields:
         tools: executors ask there. triggers: the scheduler hears them.
         answers: agents and the scheduler send there.
+        hosted: agents of the agent protocol, `<agent>.<owner>.<name>`: executors prompt them.
     """
 
     tools: tuple[str, ...] = ()
     triggers: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
+    hosted: tuple[str, ...] = ()
 
 
 NOBODY: Final = Others()
@@ -75,11 +81,15 @@ def inbox(name: str) -> str:
 
 def gateway() -> Rights:
     """The HTTP entry point: it writes the mail of people, approvals above all, and reads what it shows."""
-    kinds = ("prompt", "steer", "followup", "abort", "approval", "notice")
+    kinds = ("prompt", "steer", "followup", "abort", "approval", "clientresult", "notice")
     mail = [f"fairlead.session.*.in.{kind}" for kind in kinds]
     return _service(
         GATEWAY,
+        micro=("fairlead-gateway", s.AGENT_SERVICE),
+        answers=ANY_NUMBER,
         publish=[
+            s.agent_heartbeat(s.OWN_AGENT, "*", "*"),
+            "fairlead.hosting.*",
             *mail,
             *(f"{subject}.*" for subject in mail),
             "fairlead.api.>",
@@ -95,15 +105,23 @@ def gateway() -> Rights:
             f"$KV.{s.BUCKET_LEASES}.login.*",
             f"$KV.{s.BUCKET_SESSIONS}.revoked.*",
             f"$KV.{s.BUCKET_SESSIONS}.call.*.*",  # accepted chat completions
+            f"$KV.{s.BUCKET_SESSIONS}.answer.*.*",  # where they were answered, and what came next
+            f"$KV.{s.BUCKET_SESSIONS}.answer.*.*.next",
+            f"$KV.{s.BUCKET_USERS}.*.*",
+            s.AUDIT_LOG,
             *_store_objects(),
             *_read(
                 s.SESSIONS,
                 s.EVENTS,
+                *(s.RUN_HISTORY, s.AUDIT, s.DEAD),
                 s.kv_stream(s.BUCKET_SESSIONS),
                 s.kv_stream(s.BUCKET_EXECUTORS),
                 s.kv_stream(s.BUCKET_USAGE),
+                s.kv_stream(s.BUCKET_USERS),
                 *s.LARGE,
             ),
+            *_FIGURES,
+            f"$JS.API.STREAM.MSG.DELETE.{s.DEAD}",
             f"{_GET}.{s.kv_stream(s.BUCKET_WORKSPACES)}.$KV.{s.BUCKET_WORKSPACES}.agent.*",
             f"{_GET}.{s.kv_stream(s.BUCKET_LEASES)}.$KV.{s.BUCKET_LEASES}.login.*",
             *_CONFIGURATION,
@@ -115,8 +133,13 @@ def gateway() -> Rights:
             "fairlead.live.*.>",
             f"fairlead.kv.{s.BUCKET_SESSIONS}.>",
             f"fairlead.kv.{s.BUCKET_EXECUTORS}.>",
+            f"fairlead.kv.{s.BUCKET_USERS}.>",
             _CONFIG_CHANGES,
             s.CRON_CHANGED,
+            s.agent_prompt(s.OWN_AGENT, "*", "*"),
+            s.agent_status(s.OWN_AGENT, "*", "*"),
+            s.ALL_QUERIES,
+            "fairlead.hosting.*",
         ],
     )._replace(asks_all=True)
 
@@ -131,6 +154,7 @@ def agent(others: Others = NOBODY) -> Rights:
         s.TIMERS,
         s.BUDGETS,
         s.SNAPSHOTS,
+        s.RUN_HISTORY,
         *map(s.kv_stream, buckets),
         s.kv_stream(s.BUCKET_CREDENTIALS),
         s.kv_stream(s.BUCKET_USAGE),
@@ -139,6 +163,7 @@ def agent(others: Others = NOBODY) -> Rights:
     purged = (
         s.SESSIONS,
         s.TIMERS,
+        s.RUN_HISTORY,
         *map(s.kv_stream, (s.BUCKET_SESSIONS, s.BUCKET_LEASES, s.BUCKET_WORKSPACES)),
     )
     among_agents = (s.WAKE, "fairlead.owner.*", s.AGENT_LOAD)
@@ -153,6 +178,7 @@ def agent(others: Others = NOBODY) -> Rights:
             "fairlead.tool.*.*.part.*.*",
             "fairlead.timer.*.*",
             "fairlead.snapshot.*",
+            s.ALL_RUNS,
             "fairlead.event.*",
             "fairlead.cancel.*",
             "fairlead.budget.*.*.*.*",
@@ -244,7 +270,7 @@ def executor(host: str, others: Others = NOBODY) -> Rights:
 
     No stream that they may write to takes a roll-up of more than heartbeats, and none is read as a whole.
     """
-    check_id(host, "host")
+    check_host(host, "host")
     calls = f"fairlead.tool.{host}.*"
     beats = f"$KV.{s.BUCKET_EXECUTORS}.{host}.*"
     output = f"fairlead.output.{host}.*.*"
@@ -272,6 +298,11 @@ def executor(host: str, others: Others = NOBODY) -> Rights:
             "$SRV.INFO.*",
             "fairlead.service.*.*",
             *others.tools,
+            *(
+                subject
+                for words in (address.split(".") for address in others.hosted)
+                for subject in (s.agent_prompt(*words), f"{s.agent_reply(*words)}.>")
+            ),
         ],
         subscribe=[
             "fairlead.cancel.*",
@@ -384,6 +415,21 @@ def _store_objects() -> list[str]:
     return [f"$O.{s.OBJECTS}.C.*", f"$O.{s.OBJECTS}.M.*"]
 
 
+# How much streams hold, and how far consumers are: numbers of the metrics.
+_BUCKETS_COUNTED: Final = (
+    *(s.BUCKET_LEASES, s.BUCKET_WORKSPACES, s.BUCKET_CONFIG),
+    *(s.BUCKET_CREDENTIALS, s.BUCKET_JOBS, s.BUCKET_RUNS),
+)
+_FIGURES: Final = (
+    *(f"{_INFO}.{stream}" for stream in (s.TIMERS, s.TOOLS, s.SLOTS, s.BUDGETS, s.SNAPSHOTS)),
+    *(f"{_INFO}.{s.kv_stream(bucket)}" for bucket in _BUCKETS_COUNTED),
+    f"$JS.API.CONSUMER.INFO.{s.SESSIONS}.{s.AGENTS_CONSUMER}",
+    f"$JS.API.CONSUMER.INFO.{s.TIMERS}.{s.TIMERS_CONSUMER}",
+    f"$JS.API.CONSUMER.INFO.{s.SLOTS}.{s.SLOTS_CONSUMER}",
+    f"$JS.API.CONSUMER.INFO.{s.TOOLS}.*",
+    f"$JS.API.CONSUMER.NAMES.{s.TOOLS}",
+    f"{_GET}.{s.kv_stream(s.BUCKET_CONFIG)}.{s.kv(s.BUCKET_CONFIG, BACKUP_STATE)}",
+)
 _CREDENTIALS: Final = f"$KV.{s.BUCKET_CREDENTIALS}"
 _DOCUMENT: Final = s.kv(s.BUCKET_CONFIG, "document")
 # The last revision alone. Which one is in effect, if that cannot be used, the agent service tells.

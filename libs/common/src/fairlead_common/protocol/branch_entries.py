@@ -81,7 +81,7 @@ class ForkEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="f
     """The session begins with the conversation of another one, up to one of its entries.
 
     Fields:
-        origin: id of that session. entry: in it; empty: its end.
+        origin: id of that session; empty: a client sent the conversation. entry: in it; empty: its end.
         object: in the object store: JSON, a list of `[entry id, message]`.
         untrusted, private, secret: what the other session had read.
         plan: of its agent before the first of these messages.

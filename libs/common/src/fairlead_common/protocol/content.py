@@ -4,6 +4,9 @@ from typing import Final, Literal
 
 import msgspec
 
+INBOX_FOLDER: Final = ".fairlead/inbox"  # in the workspace, with a folder for each log entry
+INPUT_FILE: Final = "input.txt"  # there: the words of an entry that are too many for its message
+
 
 class ProviderItems(msgspec.Struct, frozen=True, kw_only=True):
     """What a provider sent with a block and wants back unchanged, for models of the same family alone.

@@ -23,10 +23,11 @@ from fairlead_common.protocol.hook_call_entries import HookCallsEntry, HookResul
 from fairlead_common.protocol.messages import PromptOptions, SandboxKind, WorkspaceAccess, WorkspaceKind
 from fairlead_common.protocol.questions import ApprovalKind
 from fairlead_common.protocol.undo_entries import FilesRestoredEntry, UndoRequestEntry
+from fairlead_common.protocol.users import Sharing
 
 # truncated: the last reply was cut off at a limit of the model, so that the answer is not whole.
 # waiting_*: the run is parked, and another one goes on with it: after a decision (approval, budget), or when
-# the provider is asked again.
+# the provider is asked again. requires_action: the same, once the client has sent what came of its tools.
 Outcome = Literal[
     "completed",
     "truncated",
@@ -38,6 +39,7 @@ Outcome = Literal[
     "waiting_approval",
     "waiting_budget",
     "waiting_provider",
+    "requires_action",
     "unknown",
 ]
 
@@ -105,7 +107,7 @@ class RunStartEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, ta
     Fields:
         model: that it begins with.
         options: of the prompt that began it, or the run that it resumes.
-        resumes: the run that was parked for an approval, or ended without an answer, and goes on in this one.
+        resumes: the run that was parked, or ended without an answer, and goes on in this one.
     """
 
     agent: str
@@ -116,7 +118,7 @@ class RunStartEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, ta
 
 
 class RunEndEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_end"):
-    """The session is idle again, or parked (`waiting_approval`, `waiting_budget`, `waiting_provider`).
+    """The session is idle again, or parked: `waiting_...`, `requires_action`.
 
     Fields:
         seqs: sequences of all prompts, steers and follow-ups that this run ended.
@@ -124,13 +126,16 @@ class RunEndEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
         error_code: why it did not complete, for programs, where one of these applies; otherwise empty:
             `context_length_exceeded`, `model_auth`, `model_rate_limited`, `model_quota_exceeded`,
             `model_unavailable`, `model_request_refused`, `input_refused`, `content_filter`, `refusal`,
-            `reply_paused`, `output_limit`, `empty_reply`, `stuck`,
-            `verification_failed`. Later versions may add more.
+            `reply_paused`, `output_limit`, `empty_reply`, `stuck`, `verification_failed`, `response_format`,
+            `client_gone`. Later versions may add more.
         left_out: entries of messages that later requests to the model leave out, since it could not take
             them: too long, or refused. A tool result stays paired with its call. The log keeps them.
         left_out_images: the same of their images alone.
         retry_at: with `waiting_provider`, when it is asked again; milliseconds since 1970.
         waiting_since: with `waiting_provider`, when it first failed, over all runs parked since.
+        agent, model, user: whose run it was, which model replied last, and who wrote what it answered.
+        tools: how many calls had which outcome.
+        resumes: the run that this one continued.
     """
 
     outcome: Outcome
@@ -145,6 +150,11 @@ class RunEndEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
     duration_ms: int = 0
     seqs: list[int] = []
     keys: list[str] = []
+    agent: str = ""
+    model: str = ""
+    user: str = ""
+    tools: dict[str, int] = {}
+    resumes: str = ""
 
 
 class ApprovalRequestEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="approval_request"):
@@ -269,6 +279,9 @@ class SessionInfoEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True,
         pinned, archived: how lists show it.
         on_approval: instead of the profile's; empty: the profile's.
         verify: commands instead of the profile's; empty: none.
+        instructions: of the client, shown to the model behind the agent's own.
+        owner, shared: as in `Session`.
+        sender: who changed it.
     """
 
     agent: str | None = None
@@ -283,6 +296,10 @@ class SessionInfoEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True,
     source: str | None = None
     on_approval: str | None = None
     verify: list[str] | None = None
+    instructions: str | None = None
+    owner: str | None = None
+    shared: Sharing | None = None
+    sender: str | None = None
 
 
 class ModeChangeEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="mode_change"):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.protocol.client_tools import CLIENT_HOST
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, lower case
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -28,8 +29,20 @@ def host_label(environ: Mapping[str, str]) -> str:
         InvalidInputError: the variable holds anything else.
     """
     if named := environ.get("FAIRLEAD_HOST"):
-        return check_id(named, "FAIRLEAD_HOST")
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", socket.gethostname().partition(".")[0])[:48] or "host"
+        return check_host(named, "FAIRLEAD_HOST")
+    own = re.sub(r"[^A-Za-z0-9_-]+", "-", socket.gethostname().partition(".")[0])[:48]
+    return f"{own}-host" if own == CLIENT_HOST else own or "host"
+
+
+def check_host(value: str, field: str) -> str:
+    """`value` itself, once it is known to be the label of a host.
+
+    Raises:
+        InvalidInputError: it is none, or stands for the clients that run tools of their own.
+    """
+    if value == CLIENT_HOST:
+        raise InvalidInputError(field, f"must not be {CLIENT_HOST!r}, which stands for tools of clients")
+    return check_id(value, field)
 
 
 def is_id(value: str) -> bool:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fairlead_common.errors import BadMessageError
+from fairlead_common.errors import BadMessageError, InvalidInputError
+from fairlead_common.protocol.client_tools import ClientResult, check_client_tools, check_response_format
 from fairlead_common.protocol.messages import (
     MAX_ATTACHMENTS,
     MAX_FILE_BYTES,
@@ -23,8 +24,9 @@ _input = msgspec.json.Decoder(UserInput)
 _abort = msgspec.json.Decoder(Abort)
 _decision = msgspec.json.Decoder(Decision)
 _result = msgspec.json.Decoder(ToolResult)
+_client_result = msgspec.json.Decoder(ClientResult)
 _ended = msgspec.json.Decoder(ProcessEnded)
-Mail = UserInput | Abort | Decision | Notice | ToolResult | ProcessEnded
+Mail = UserInput | Abort | Decision | Notice | ToolResult | ClientResult | ProcessEnded
 
 
 def decode_mail(kind: str, key: str, payload: bytes) -> Mail:
@@ -39,6 +41,8 @@ def decode_mail(kind: str, key: str, payload: bytes) -> Mail:
                 if payload.lstrip()[:1] == b"{":
                     said = _input.decode(payload)
                     check_attachments(said.attachments)
+                    check_client_tools(said.client_tools, said.tool_choice)
+                    check_response_format(said.response_format)
                     return said
                 return UserInput(text=_text(payload))
             case "abort":
@@ -47,13 +51,15 @@ def decode_mail(kind: str, key: str, payload: bytes) -> Mail:
                 return _decision.decode(payload)
             case "result":
                 return _result.decode(payload)
+            case "clientresult":
+                return _client_result.decode(payload)
             case "ended":
                 return _ended.decode(payload)
             case "notice":
                 return Notice(name=key, body=msgspec.Raw(payload or b"null"))
             case _:
                 raise BadMessageError(f"unknown kind of mail: {kind!r}")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidInputError) as error:
         raise BadMessageError(f"{kind}: {error}") from error
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from fairlead_common.protocol.client_tools import ClientTool, ResponseFormat
 from fairlead_common.protocol.content import ToolOutcome, TrustFlag
 
 MAX_TEXT_CHARS = 4_000_000
@@ -82,12 +83,29 @@ class PromptOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     Fields:
         model, thinking, on_approval: instead of the session's.
+        client_tools: that the model may call, beside its agent's or, with `only_client_tools`, instead.
+        tool_choice: which the model must call first: `auto`, `none`, `required` or the name of a client tool.
+        response_format: of the last reply.
     """
 
     model: str | None = None
     thinking: ThinkingLevel | None = None
     limits: RunLimitsInput | None = None
     on_approval: OnApproval | None = None
+    client_tools: list[ClientTool] = []
+    only_client_tools: bool = False
+    tool_choice: str | None = None
+    response_format: ResponseFormat | None = None
+
+    @property
+    def is_of_client(self) -> bool:
+        """Whether the run is for the client that asked for it alone: with its tools, or in its form."""
+        is_limited = self.only_client_tools or self.tool_choice
+        return bool(self.client_tools or is_limited or self.response_format)
+
+    def client_tool(self, name: str) -> ClientTool | None:
+        """The client's tool of this name."""
+        return next((tool for tool in self.client_tools if tool.name == name), None)
 
 
 class UserInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -98,8 +116,8 @@ class UserInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         reply_to: subject that receives the final answer as JSON.
         sender: who said so; set by the gateway.
         untrusted: strangers wrote it, or what it was made of.
-        model, thinking, limits, on_approval: see `PromptOptions`. A prompt or follow-up that has any begins a
-            run of its own; those of a steer that joins an open run do not count.
+        model, and all below it: see `PromptOptions`. A prompt or follow-up that has any begins a run of its
+            own; those of a steer that joins an open run do not count.
     """
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
@@ -112,13 +130,15 @@ class UserInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     thinking: ThinkingLevel | None = None
     limits: RunLimitsInput | None = None
     on_approval: OnApproval | None = None
+    client_tools: list[ClientTool] = []
+    only_client_tools: bool = False
+    tool_choice: str | None = None
+    response_format: ResponseFormat | None = None
 
     @property
     def options(self) -> PromptOptions | None:
         """What it asks for its run; None: nothing."""
-        wanted = PromptOptions(
-            model=self.model, thinking=self.thinking, limits=self.limits, on_approval=self.on_approval
-        )
+        wanted = PromptOptions(**{name: getattr(self, name) for name in PromptOptions.__struct_fields__})
         return None if wanted == PromptOptions() else wanted
 
 

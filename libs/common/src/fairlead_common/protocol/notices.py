@@ -14,10 +14,13 @@ from fairlead_common.protocol.messages import (
     WorkMode,
 )
 from fairlead_common.protocol.plans import PlanStep
+from fairlead_common.protocol.users import Sharing
 
 
 class ForkOf(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a new session begins with: the conversation of another one, up to one of its entries.
+
+    With an empty `origin` the messages are those that a client sent.
 
     Fields:
         object: in the object store, see `ForkEntry`.
@@ -45,6 +48,9 @@ class CreateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         source: `api`: made for one call of OpenAI's API; hidden in lists, and deleted after some days. `job`:
             made for one run of a job; deleted with its history. Empty: an ordinary session.
         depth: of a job's session: how many jobs stand between it and a person.
+        instructions: of the client for this session, shown to the model behind the agent's own.
+        workspace, host: absolute path of the folder that it works in instead of its agent's, and where it is.
+        owner: the user that it belongs to; empty: `admin`.
     """
 
     agent: str | None = None
@@ -59,12 +65,17 @@ class CreateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     fork: ForkOf | None = None
     on_approval: OnApproval | None = None
     verify: VerifyCommands | None = None
+    instructions: Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARS)] | None = None
+    workspace: str = ""
+    host: str = ""
+    owner: str = ""
 
 
 class UpdateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Body of a notice `update...`: what is None stays as it is. `source` as in `CreateSession`.
+    """Body of a notice `update...`: what is None stays as it is.
 
     Fields:
+        source, instructions: as in `CreateSession`.
         on_approval: empty: as the agent has it.
     """
 
@@ -81,6 +92,8 @@ class UpdateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     sender: str | None = None
     on_approval: OnApproval | Literal[""] | None = None
     verify: VerifyCommands | None = None
+    instructions: Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARS)] | None = None
+    shared: Sharing | None = None
 
 
 class MoveSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -14,8 +14,11 @@ from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.content import Usage
 from fairlead_common.protocol.plans import PlanStep
 from fairlead_common.protocol.questions import ApprovalKind
+from fairlead_common.protocol.users import Sharing
 
-SessionStatus = Literal["idle", "running", "waiting_approval", "waiting_budget", "waiting_provider"]
+SessionStatus = Literal[
+    "idle", "running", "waiting_approval", "waiting_budget", "waiting_provider", "requires_action"
+]
 
 _SESSION: Final = "session."
 _APPROVAL: Final = "approval."
@@ -56,10 +59,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         preview: beginning of the last thing said, on one line.
         sandbox: that its calls run in.
         deny: rules of this session alone. work_mode: what it is for; its own, or else the profile's.
-        workspace_kind, host: of a workspace that has a place of its own; empty: it is where the agent's is.
+        workspace, workspace_kind, host: of a workspace that has a place of its own; empty: it is the agent's.
         context_tokens: size of the last request to the model; context_window: what the model's
             window holds; 0: no one has worked on the session yet.
         queued: items that wait for their moment. approvals: how many are pending.
+        client_calls: calls of tools of a client that wait for its results.
         last_seq: sequence of the last log entry that this was made from; of a deleted session: the last that
             was deleted.
         news_seq: sequence of the last of those entries that shows people something new; 0: not known.
@@ -68,6 +72,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         thinking: level that the session is set to; empty: the profile's. on_approval: likewise.
         forked_from: id of the session that it began as a copy of.
         plan: what its agent plans to do, on the branch that the conversation is on.
+        owner: the user that it belongs to; empty: `admin`. shared: what other users may do with it.
     """
 
     id: str = ""
@@ -91,6 +96,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     context_window: int = 0
     queued: int = 0
     approvals: int = 0
+    client_calls: int = 0
     last_seq: int = 0
     news_seq: int = 0
     pinned: bool = False
@@ -99,6 +105,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     on_approval: str = ""
     forked_from: str = ""
     plan: list[PlanStep] = []
+    workspace: str = ""
+    owner: str = ""
+    shared: Sharing = Sharing()
 
 
 class SessionSummary(Session, frozen=True, kw_only=True):

@@ -87,6 +87,10 @@ STREAMS: Final[list[StreamConfigFields]] = [
     _stream(s.SNAPSHOTS, ["fairlead.snapshot.*"], max_msgs_per_subject=1, discard="old"),
     _stream(s.SLOTS, ["fairlead.cron.*.*"], max_age=120 * _DAY),
     _stream(s.BUDGETS, ["fairlead.budget.*.*.*.*"], max_age=400 * _DAY),
+    # A list of runs that ended, made from the logs.
+    # No one deletes from it; entries expire by the TTL that they were written with.
+    _stream(s.AUDIT, [s.AUDIT_LOG], allow_msg_ttl=True, deny_delete=True, deny_purge=True),
+    _stream(s.RUN_HISTORY, [s.ALL_RUNS], max_age=400 * _DAY),
     _stream(s.DEAD, ["fairlead.dead.*"], max_age=90 * _DAY),
     _bucket(s.BUCKET_SESSIONS, republish=True),
     _bucket(s.BUCKET_LEASES, persist_mode=LOSSY),
@@ -97,6 +101,7 @@ STREAMS: Final[list[StreamConfigFields]] = [
     _bucket(s.BUCKET_JOBS, republish=True),
     _bucket(s.BUCKET_RUNS),
     _bucket(s.BUCKET_USAGE),
+    _bucket(s.BUCKET_USERS, republish=True),
     {
         **_stream(s.OBJECTS_STREAM, [f"$O.{s.OBJECTS}.C.>", f"$O.{s.OBJECTS}.M.>"]),
         "allow_rollup_hdrs": True,

@@ -15,6 +15,9 @@ DEAD: Final = "DEAD"
 OUTPUTS: Final = "OUTPUTS"
 BUDGETS: Final = "BUDGETS"
 SNAPSHOTS: Final = "SNAPSHOTS"
+RUN_HISTORY: Final = "RUN_HISTORY"
+AUDIT: Final = "AUDIT"
+AUDIT_LOG: Final = "fairlead.audit"
 
 # Buckets (stream KV_<bucket>, subject $KV.<bucket>.<key>)
 BUCKET_SESSIONS: Final = "sessions"
@@ -26,6 +29,7 @@ BUCKET_CREDENTIALS: Final = "credentials"
 BUCKET_JOBS: Final = "jobs"
 BUCKET_RUNS: Final = "runs"
 BUCKET_USAGE: Final = "usage"
+BUCKET_USERS: Final = "users"
 OBJECTS: Final = "objects"
 OBJECTS_STREAM: Final = f"OBJ_{OBJECTS}"
 LARGE: Final = (OBJECTS_STREAM, OUTPUTS)  # streams of what is too large for a message
@@ -45,6 +49,8 @@ H_PARTS: Final = "Fairlead-Parts"  # of a tool request: `<tag>:<count>`, its pay
 H_CURSOR: Final = "Fairlead-Cursor"  # on log entries: last mailbox sequence consumed
 H_FORMAT: Final = "Fairlead-Format"  # on records of a log: what they hold, see session_log/records.py
 H_STATE: Final = "Fairlead-State"  # on log entries: open | parked | closed
+# Of mail that a response of the Responses API answers: what its request asked for beside the prompt, as JSON.
+H_RESPONSE: Final = "Fairlead-Response"
 H_TRACE: Final = "traceparent"
 # Of mail: sequence of the last record of the session that its sender knew of. If the session was deleted by a
 # later record the mail was not meant for the one that has its id since, and is dropped.
@@ -58,13 +64,14 @@ H_TAINTED: Final = "Fairlead-Tainted"  # "1": the session has read what stranger
 H_PROGRESS: Final = "Fairlead-Progress"  # "1" on a reply: it is progress, the result follows
 
 MAIL_KINDS: Final = frozenset(
-    {"prompt", "steer", "followup", "abort", "approval", "notice", "result", "ended"}
+    {"prompt", "steer", "followup", "abort", "approval", "notice", "result", "clientresult", "ended"}
 )
 
 PROMPT_PUBLIC: Final = "fairlead.prompt.*"
 ALL_SESSIONS: Final = "fairlead.session.>"
 ALL_MAIL: Final = "fairlead.session.*.in.>"
 ALL_LOGS: Final = "fairlead.session.*.log"
+ALL_RUNS: Final = "fairlead.run.*.*.*.*"
 ALL_BUDGETS: Final = "fairlead.budget.*.*.*.*"
 DUE_TIMERS: Final = "fairlead.timer.*.*.due"
 WAKE: Final = "fairlead.wake"  # core, queue group: a hint that a session needs an owner
@@ -81,6 +88,41 @@ MODEL_ASK: Final = "fairlead.model.ask"  # core request: one plain call of a mod
 MODEL_CANCEL: Final = "fairlead.model.cancel"  # core: stop the plain call whose id is the payload
 WEBUI_FILE: Final = "fairlead.webui.file"  # core request: one file of the web application
 
+# The Synadia Agent Protocol for NATS
+OWN_AGENT: Final = "fairlead"  # what Fairlead's sessions are called there, and no one else's agents
+AGENT_SERVICE: Final = "agents"  # name of the micro services, and the queue group of their endpoints
+ALL_QUERIES: Final = "fairlead.query.*.*"
+
+
+def agent_prompt(agent: str, owner: str, name: str) -> str:
+    """Core request of the agent protocol: a prompt for one agent."""
+    return f"agents.prompt.{agent}.{owner}.{name}"
+
+
+def agent_status(agent: str, owner: str, name: str) -> str:
+    """Core request of the agent protocol: whether that agent is there."""
+    return f"agents.status.{agent}.{owner}.{name}"
+
+
+def agent_heartbeat(agent: str, owner: str, name: str) -> str:
+    """Core: that agent is there."""
+    return f"agents.hb.{agent}.{owner}.{name}"
+
+
+def query(session: str, approval: str) -> str:
+    """Core: the answer of a client of the agent protocol to an approval or a question."""
+    return f"fairlead.query.{check_id(session, 'session')}.{check_id(approval, 'approval')}"
+
+
+def agent_reply(agent: str, owner: str, name: str) -> str:
+    """Prefix of subjects that lead to inboxes of that agent alone, where it waits for answers to queries."""
+    return f"fairlead.agent_reply.{agent}.{owner}.{name}"
+
+
+def hosting(boot: str) -> str:
+    """Core request among gateways: whether the process `boot`, which answers for agents, is alive."""
+    return f"fairlead.hosting.{check_id(boot, 'boot')}"
+
 
 def owner(boot: str) -> str:
     """Core request: what the agent process `boot` says of a session that it owns."""
@@ -95,6 +137,18 @@ def session_all(session: str) -> str:
 def snapshot(session: str) -> str:
     """Where the newest snapshot of a session's state is."""
     return f"fairlead.snapshot.{check_id(session, 'session')}"
+
+
+def run(session: str, agent: str, outcome: str, run: str) -> str:
+    """The record of a run that ended, create-only; see `protocol/run_history.py`."""
+    check_id(agent, "agent")
+    check_id(outcome, "outcome")
+    return f"fairlead.run.{check_id(session, 'session')}.{agent}.{outcome}.{check_id(run, 'run')}"
+
+
+def runs_of(session: str) -> str:
+    """Filter over the runs of a session that ended, see `protocol/run_history.py`."""
+    return f"fairlead.run.{check_id(session, 'session')}.>"
 
 
 def session_log(session: str) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from fairlead_common.protocol.subjects import H_TRACE
 
@@ -14,6 +14,28 @@ def child(parent: str | None) -> str:
     match = _TRACEPARENT.match(parent or "")
     trace, flags = match.groups() if match else (os.urandom(16).hex(), "01")
     return f"00-{trace}-{os.urandom(8).hex()}-{flags}"
+
+
+class TraceContext(NamedTuple):
+    """What a `traceparent` says. `span_id` and `trace_id` are hexadecimal."""
+
+    trace_id: str
+    span_id: str
+    is_sampled: bool
+
+
+def parsed(parent: str | None) -> TraceContext | None:
+    """What it says; None if there is none, or it is malformed."""
+    if not parent or _TRACEPARENT.match(parent) is None:
+        return None
+    _, trace, span, flags = parent.split("-")
+    return TraceContext(trace, span, bool(int(flags, 16) & 1))
+
+
+def with_span(parent: str | None, span: str) -> str | None:
+    """The same trace, with this span as the one that comes before; None if `parent` is none."""
+    found = parsed(parent)
+    return f"00-{found.trace_id}-{span}-{(parent or '')[-2:]}" if found else None
 
 
 def trace_id(parent: str | None) -> str:

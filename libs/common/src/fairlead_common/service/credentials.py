@@ -19,10 +19,9 @@ import msgspec
 
 from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.users import Scope
 
-Scope = Literal["read", "write", "approve", "admin"]
 Use = Literal["access", "login", "cookie"]
-SCOPES: Final[tuple[Scope, ...]] = ("read", "write", "approve", "admin")
 
 GOOD_TOKEN_CHARS: Final = 16  # of a token someone chose; a shorter one is taken, and warned about
 LOGIN_CODE_TTL_S: Final = 600
@@ -43,6 +42,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         made_from: of a cookie: id of the signed token it was made from; it is revoked with that token.
         bearer: of an access token: that it was made to be one. Login cookies of earlier versions have the
             same use and not this field, and are good for nothing.
+        user_id: of the user, see `UserRecord`; empty: made for the owner of the installation.
     """
 
     id: str
@@ -53,6 +53,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     page: str = ""
     made_from: str = ""
     bearer: bool = False
+    user_id: str = ""
 
     @property
     def is_old_cookie(self) -> bool:
@@ -123,7 +124,14 @@ class AuthFile:
         )
 
     def mint_cookie(
-        self, scopes: list[Scope], ttl_s: float, *, user: str, page: str, made_from: str = ""
+        self,
+        scopes: list[Scope],
+        ttl_s: float,
+        *,
+        user: str,
+        page: str,
+        made_from: str = "",
+        user_id: str = "",
     ) -> str:
         """A login cookie with these rights, good for `ttl_s` and only beside this value of its page."""
         return self._sign(
@@ -135,6 +143,7 @@ class AuthFile:
                 use="cookie",
                 page=_sha256(page).hex(),
                 made_from=made_from,
+                user_id=user_id,
             )
         )
 

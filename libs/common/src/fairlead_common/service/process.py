@@ -8,10 +8,11 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 
+import msgspec
 import nats.errors
-import nats.micro
 import structlog
 import uvloop
+from nats.aio.msg import Msg
 from nats.micro.service import Service as MicroService
 from nats.micro.service import ServiceConfig
 
@@ -25,6 +26,7 @@ from fairlead_common.errors import (
     StreamFullError,
     UnsafeConfigurationError,
 )
+from fairlead_common.service.instruments import ASKED, reported
 from fairlead_common.service.liveness_file import keep_liveness_file, remove_liveness_file
 from fairlead_common.service.log_formats import announced
 from fairlead_common.service.logs import configure_logs
@@ -35,6 +37,7 @@ from fairlead_common.service.privacy import (
     keep_files_private,
     take_private_variables,
 )
+from fairlead_common.service.telemetry import end_telemetry, export_metrics, start_telemetry
 
 log = structlog.get_logger()
 
@@ -136,6 +139,7 @@ async def _serve(name: str, setup: Setup, metadata: dict[str, str], inbox: Calla
         try:
             await wait_until_provisioned(bus, name)
             micro = await register(bus, name, metadata)
+            start_telemetry(name, VERSION)
             parts = await setup(bus)
             settle_memory()
             starting.cancel()
@@ -143,6 +147,7 @@ async def _serve(name: str, setup: Setup, metadata: dict[str, str], inbox: Calla
             await micro.stop()
         finally:
             remove_liveness_file()
+            await end_telemetry()
             await bus.close()
 
 
@@ -174,7 +179,7 @@ async def register(bus: Bus, name: str, metadata: dict[str, str]) -> MicroServic
     """Answer `$SRV.PING|INFO|STATS` as `fairlead-<name>`, with the revision of its image if it has one."""
     revision = os.environ.get("FAIRLEAD_REVISION", "")
     known = {"revision": revision} if revision not in ("", "unknown") else {}
-    return await nats.micro.add_service(
+    service = MeasuredService(
         bus.client,
         ServiceConfig(
             name=f"fairlead-{name}",
@@ -183,6 +188,18 @@ async def register(bus: Bus, name: str, metadata: dict[str, str]) -> MicroServic
             metadata={"pid": str(os.getpid()), **known, **announced(), **metadata},
         ),
     )
+    await service.start()
+    return service
+
+
+class MeasuredService(MicroService):
+    """A micro service that tells the values of its instruments to those who ask `$SRV.STATS` for them."""
+
+    async def _handle_stats_request(self, msg: Msg) -> None:
+        stats: dict[str, object] = self.stats().to_dict()
+        if msg.data == ASKED:
+            stats["metrics"] = reported()
+        await msg.respond(msgspec.json.encode(stats))
 
 
 async def retire(bus: Bus, micro: MicroService) -> None:
@@ -215,6 +232,7 @@ async def _run_parts(
 
     async with asyncio.TaskGroup() as tasks:
         watch = tasks.create_task(lost_bus(), name="bus")
+        exporting = tasks.create_task(export_metrics(), name="telemetry")
         liveness = tasks.create_task(keep_liveness_file(bus, name, instance), name="liveness")
         running = [tasks.create_task(_part(part, stop), name=f"{name}-{n}") for n, part in enumerate(parts)]
         log.info("service_ready", pid=os.getpid())
@@ -226,6 +244,7 @@ async def _run_parts(
                 log.warning("drain_timed_out", part=task.get_name())
                 task.cancel()
         watch.cancel()
+        exporting.cancel()
         liveness.cancel()
     log.info("service_stopped")
 

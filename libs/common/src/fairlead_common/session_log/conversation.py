@@ -17,7 +17,10 @@ RUN_LIMITS: Final = "run limits"
 REPETITION: Final = "repeated calls"
 WORK_MODE: Final = "work mode"
 MORE_TOOLS: Final = "more tools"
-OWN_NOTES: Final = frozenset({INSTRUCTIONS, RUN_LIMITS, REPETITION, VERIFY, WORK_MODE, MORE_TOOLS})
+RESPONSE_FORM: Final = "response format"
+OWN_NOTES: Final = frozenset(
+    {INSTRUCTIONS, RUN_LIMITS, REPETITION, VERIFY, WORK_MODE, MORE_TOOLS, RESPONSE_FORM}
+)
 SUMMARY_SENDER: Final = "summary"  # of the messages that hold summaries
 
 _HEADS: Final = {
@@ -59,6 +62,8 @@ class Run:
     lines: int = 0  # system events that were said in it
     first_item: int = 0  # where the heartbeat begins in the conversation
     overflows: int = 0  # compactions, since its model found a request too long
+    model: str = ""  # that replied last
+    tools: dict[str, int] = field(default_factory=dict)  # outcomes of its calls; replaced, never changed
     before: tuple[int, str, int] = (0, "", 0)  # when people last saw something new, what, and its sequence
 
 

@@ -3,7 +3,14 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fairlead_common.protocol.content import AssistantMessage, ToolResultMessage, Usage, UserMessage
+from fairlead_common.protocol.client_tools import CLIENT_HOST
+from fairlead_common.protocol.content import (
+    AssistantMessage,
+    ToolCallBlock,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
 from fairlead_common.protocol.custom_entries import HEARTBEAT_OK, HEARTBEAT_SKIPPED
 from fairlead_common.protocol.entries import (
     ApprovalRequestEntry,
@@ -56,8 +63,9 @@ class InputView:
         answer: words of the last reply, empty once something else was said or came back after it.
         last_words: of the last reply that had any.
         approvals: open requests of its run.
+        client_calls: of tools of a client, that have no result yet; once all of them have one it goes on.
         quiet: its run was a heartbeat that found nothing to do.
-        parked: its run waits for a person or for its provider; `parking` is the end of that run.
+        parked: its run waits for a person, for its client or its provider; `parking` is the end of that run.
         goes_on: the model is asked to go on after its last reply, without a word from anyone.
         duration_ms: of the runs, without the time that they were parked.
     """
@@ -72,6 +80,7 @@ class InputView:
     answer: str = ""
     last_words: str = ""
     approvals: dict[str, ApprovalRequestEntry] = field(default_factory=dict)
+    client_calls: dict[str, ToolCallBlock] = field(default_factory=dict)
     quiet: bool = False
     parked: bool = False
     parking: RunEndEntry | None = None
@@ -146,8 +155,11 @@ class InputView:
                 self.model = message.model or self.model
                 self._usage = self._usage.plus(message.usage)
                 self._replies += 1
-            case MessageEntry(message=ToolResultMessage()):
+                calls = [call for call in message.tool_calls if call.host == CLIENT_HOST]
+                self.client_calls = {call.call_id: call for call in calls}
+            case MessageEntry(message=ToolResultMessage() as message):
                 self._last, self.answer = None, ""
+                self.client_calls.pop(message.call_id, None)
             case MessageEntry(message=UserMessage() as message) if answers_before(message):
                 self.duration_ms += max(0, entry.ts - self._since_ms)
                 self.end = InputEnd(*reply_outcome(self._last))
@@ -172,4 +184,5 @@ class InputView:
             self.parked, self.parking = True, entry
         else:
             self.approvals.clear()
+            self.client_calls.clear()
             self.end = InputEnd(entry.outcome, entry.error, entry.error_code)

@@ -18,7 +18,9 @@ from fairlead_common.protocol.entries import (
 from fairlead_common.protocol.hook_call_entries import HookResultEntry
 from fairlead_common.protocol.subjects import H_STATE
 
-PARKED_OUTCOMES: Final[frozenset[str]] = frozenset({"waiting_approval", "waiting_budget", "waiting_provider"})
+PARKED_OUTCOMES: Final[frozenset[str]] = frozenset(
+    {"waiting_approval", "waiting_budget", "waiting_provider", "requires_action"}
+)
 PHASES: Final = frozenset({"open", "parked", "closed"})
 
 

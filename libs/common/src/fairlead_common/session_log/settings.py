@@ -12,6 +12,7 @@ from fairlead_common.protocol.entries import (
     RunStartEntry,
     SessionInfoEntry,
 )
+from fairlead_common.protocol.users import Sharing
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,6 +27,8 @@ class Settings:
         pinned, archived: how lists show it.
         on_approval: `ask` or `deny`.
         verify: commands instead of the profile's; None: those.
+        owner: the user that it belongs to; empty: `admin`. shared: what other users may do with it.
+        instructions: of the client of the session, shown to the model behind the agent's own.
     """
 
     agent: str = ""
@@ -46,6 +49,15 @@ class Settings:
     thinking: str = ""
     on_approval: str = ""
     verify: list[str] | None = None
+    owner: str = ""
+    shared: Sharing = field(default_factory=Sharing)
+    instructions: str = ""
+
+    @property
+    def has_own_folder(self) -> bool:
+        """Whether it works in a folder that it asked for, instead of its agent's."""
+        place = self.placement
+        return place is not None and place.kind == "folder" and place.workspace.startswith("/")
 
     def set_by(self, entry: Entry) -> None:
         """Take what an entry sets; most set nothing."""
@@ -81,3 +93,6 @@ class Settings:
         self.on_approval = self.on_approval if entry.on_approval is None else entry.on_approval
         self.verify = self.verify if entry.verify is None else entry.verify
         self.source = self.source if entry.source is None else entry.source
+        self.owner = self.owner if entry.owner is None else entry.owner
+        self.shared = self.shared if entry.shared is None else entry.shared
+        self.instructions = self.instructions if entry.instructions is None else entry.instructions

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 import msgspec
 
 from fairlead_common.protocol.branch_entries import CompactionPreparedEntry
+from fairlead_common.protocol.client_tools import CLIENT_HOST
 from fairlead_common.protocol.content import (
     AssistantMessage,
     ContentBlock,
@@ -77,6 +78,7 @@ class SessionState(BranchFold):
         sketch = SessionState(self.session, last_seq=self.last_seq, cursor=self.cursor, leaf=self.leaf)
         sketch.run = None if self.run is None else replace(self.run)
         sketch.parked, sketch.deleting = self.parked, self.deleting
+        sketch.pending, sketch.last_outcome = dict(self.pending), self.last_outcome
         sketch.wakes.beats = dict(self.wakes.beats)
         sketch.queue, sketch.requests = dict(self.queue), dict(self.requests)
         sketch.undo_requests = dict(self.undo_requests)
@@ -260,13 +262,15 @@ class SessionState(BranchFold):
             case AssistantMessage():
                 self.provider_away_ms = 0
                 self.pending = {call.call_id: call for call in message.tool_calls}
-                self.files_host = next((c.host for c in message.tool_calls if c.host), self.files_host)
+                hosts = (c.host for c in message.tool_calls if c.host not in (None, CLIENT_HOST))
+                self.files_host = next(hosts, None) or self.files_host
                 self.hook_decisions = {}
                 self.usage = self.usage.plus(message.usage)
                 if message.usage.input_tokens:
                     self.context_tokens = message.usage.input_tokens + message.usage.output_tokens
                 if self.run is not None:
                     self.run.turns += 1
+                    self.run.model = message.model
                     self.run.usage = self.run.usage.plus(message.usage)
                 self.preview = message.text[:120] or self.preview
             case ToolResultMessage():
@@ -274,6 +278,9 @@ class SessionState(BranchFold):
 
     def _result(self, message: ToolResultMessage) -> None:
         self.attempts = 0
+        if self.run is not None:
+            status = message.outcome.status
+            self.run.tools = {**self.run.tools, status: self.run.tools.get(status, 0) + 1}
         call = self.pending.pop(message.call_id, None)
         if call is not None:
             self.verification.note_edits(call, message.outcome)

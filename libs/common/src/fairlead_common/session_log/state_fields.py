@@ -11,6 +11,7 @@ from fairlead_common.protocol.branch_entries import (
     ForkEntry,
     Stretch,
 )
+from fairlead_common.protocol.client_tools import CLIENT_HOST
 from fairlead_common.protocol.content import (
     AssistantMessage,
     ToolCallBlock,
@@ -201,6 +202,21 @@ class StateFields(Settings):
         return self.parked and self.last_outcome == "waiting_provider"
 
     @property
+    def client_calls(self) -> list[ToolCallBlock]:
+        """The calls of a client's tools that have no result yet."""
+        return [call for call in self.pending.values() if call.host == CLIENT_HOST]
+
+    @property
+    def awaits_client(self) -> bool:
+        """Whether nothing but results of a client's tools keeps the conversation from going on."""
+        return bool(self.pending) and len(self.client_calls) == len(self.pending)
+
+    @property
+    def has_client_results(self) -> bool:
+        """Whether the parked run can go on, since all that it waited for is there."""
+        return self.parked and self.last_outcome == "requires_action" and not self.pending
+
+    @property
     def can_retry(self) -> bool:
         """Whether the last run ended without an answer, and its conversation can go on where it is."""
         idle = self.run is None and not self.parked and not self.queue and not self.deleting
@@ -224,7 +240,16 @@ class StateFields(Settings):
 
     @property
     def runs_alone(self) -> bool:
-        """Whether the next follow-up begins a run of its own, since it asked for something."""
+        """Whether the next follow-up begins a run of its own.
+
+        It asked for something, or the open run has what a client brought for it alone.
+        """
+        is_of_client = self.options is not None and self.options.is_of_client
+        return bool(self.followups) and (self.asks_for_run or is_of_client)
+
+    @property
+    def asks_for_run(self) -> bool:
+        """Whether the next follow-up asks for something of the run that it begins."""
         followups = self.followups
         return bool(followups) and followups[0].options is not None
 
@@ -240,7 +265,7 @@ class StateFields(Settings):
         ):
             return "open"
         if self.parked:
-            return "parked"
+            return "open" if self.has_client_results else "parked"
         return "open" if self.wakes.beats or self.queue or self.regenerates else "closed"
 
     @property

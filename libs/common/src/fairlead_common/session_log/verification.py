@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from fairlead_common.protocol.client_tools import CLIENT_HOST
 from fairlead_common.protocol.content import ToolCallBlock, ToolOutcome, UserMessage
 from fairlead_common.protocol.entries import (
     Entry,
@@ -77,7 +78,7 @@ class Verification:
 
     def note_edits(self, call: ToolCallBlock, outcome: ToolOutcome) -> None:
         """Take over the result of a call of the model."""
-        if outcome.status != "ok" or outcome.is_error:
+        if outcome.status != "ok" or outcome.is_error or call.host == CLIENT_HOST:
             return
         for path, exists in changed_files(call):
             self.edited.pop(path, None)

@@ -45,6 +45,8 @@ ORDER: Final = (
     s.kv_stream(s.BUCKET_RUNS),
     s.SLOTS,
     s.kv_stream(s.BUCKET_USAGE),
+    s.RUN_HISTORY,
+    s.AUDIT,
     s.SESSIONS,
     s.TIMERS,
     s.TOOLS,
@@ -52,6 +54,7 @@ ORDER: Final = (
     s.DEAD,
     s.kv_stream(s.BUCKET_CONFIG),
     s.kv_stream(s.BUCKET_CREDENTIALS),
+    s.kv_stream(s.BUCKET_USERS),
     s.OUTPUTS,
     s.OBJECTS_STREAM,
 )
@@ -154,6 +157,7 @@ _BUCKETS: Final = (
     s.BUCKET_USAGE,
     s.BUCKET_CONFIG,
     s.BUCKET_CREDENTIALS,
+    s.BUCKET_USERS,
 )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from fairlead_common.protocol.client_tools import CLIENT_HOST
 from fairlead_common.protocol.content import ToolCallBlock
 from fairlead_common.protocol.entries import ApprovalRequestEntry, Entry
 from fairlead_common.protocol.plans import PLAN_TOOL
@@ -53,14 +54,14 @@ class OpenWork:
         """Calls that would start by themselves, and may have been started before.
 
         A call that waits for a person starts when that person says so; one without a host or without
-        arguments never does, nor one of a tool that the agent service runs itself.
+        arguments never does, nor one of a tool that the agent service or a client runs itself.
         """
         asked = {request.call_id for request in self.undecided}
         return [
             call
             for call in self.calls.values()
             if call.call_id not in asked
-            and call.host
+            and call.host not in (None, CLIENT_HOST)
             and call.arguments is not None
             and call.name not in idempotent | _OF_AGENT
         ]

@@ -21,6 +21,7 @@ from fairlead_common.bus.streams import consumer_info, consumer_names
 from fairlead_common.errors import BusUnavailableError, FairleadError, ForbiddenError, NotFoundError
 from fairlead_common.installation.nats_access import NatsAccess
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.backups import BACKUP_STATE
 from fairlead_common.protocol.streams import STREAMS
 from fairlead_common.received import Delivery, Record
 from fairlead_common.service.config_revisions import in_effect, problem_of, revisions
@@ -63,6 +64,7 @@ class NatsFacts(msgspec.Struct, kw_only=True):
         document_last: the last revision; document_problem: why that one is not in effect.
         models: what the agent service says of the models that agents use; None: it did not answer.
         credentials: what the agent service tells of stored credentials; None: it did not answer.
+        backup: what is known of scheduled backups.
         unanswered: what was asked in vain, and why. forbidden: what this NATS user may not ask.
     """
 
@@ -93,6 +95,7 @@ class NatsFacts(msgspec.Struct, kw_only=True):
     document_problem: str = ""
     models: list[Json] | None = None
     credentials: list[Json] | None = None
+    backup: Json = {}
     unanswered: dict[str, str] = {}
     forbidden: list[str] = []
 
@@ -139,7 +142,7 @@ async def _ask_all(access: NatsAccess, facts: NatsFacts) -> None:
                 "account": _account, "streams": _streams, "consumers": _consumers, "acks": _acks,
                 "mail": _mail, "dead letters": _dead, "sessions": _sessions, "services": _services,
                 "executors": _executors, "places of agents": _places_of_agents,
-                "configuration": _document, "credentials": _credentials,
+                "configuration": _document, "credentials": _credentials, "backups": _backups,
             }  # fmt: skip
             # Providers are further away than NATS is.
             models = _settled("models", _models(bus, facts), facts, within_s=_MODELS_PART * facts.patience_s)
@@ -280,6 +283,13 @@ async def _mail(bus: Bus, facts: NatsFacts) -> None:
     facts.oldest_mail_s = 0.0
     async for record in bus.read(s.SESSIONS, s.ALL_MAIL, start=after + 1, limit=1):
         facts.oldest_mail_s = max(0.001, time.time() - (facts.clock_skew_s or 0.0) - stored_at(record))
+
+
+async def _backups(bus: Bus, facts: NatsFacts) -> None:
+    subject = s.kv(s.BUCKET_CONFIG, BACKUP_STATE)
+    record = await bus.last(s.kv_stream(s.BUCKET_CONFIG), subject)
+    if record is not None and record.data:
+        facts.backup = msgspec.json.decode(record.data, type=dict[str, Any])
 
 
 async def _dead(bus: Bus, facts: NatsFacts) -> None:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from fairlead_common.installation.home import home_from_environment
 from fairlead_node.doctor import (
+    backups,
     cluster,
     credentials,
     disk,
@@ -80,6 +81,8 @@ CHECKS: Final = (
     Check("work.sessions", work.stuck, server=True),
     Check("work.calls", work.calls, server=True),
     Check("work.dead-letters", work.dead, server=True),
+    Check("work.stored", work.stored, server=True),
+    Check("backups.last", backups.last, server=True),
     Check("services.running", services.services, server=True),
     Check("services.executors", services.executors, server=True),
     Check("services.door", remote_listener.listener, server=True),

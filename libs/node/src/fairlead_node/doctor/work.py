@@ -81,9 +81,20 @@ def dead(look: DoctorContext) -> Finding:
         age_s = time.time() - (facts.clock_skew_s or 0.0) - float(newest.get("at", 0))
         reason = " ".join(str(newest.get("reason", "")).split())[:160]
         text += f", the newest {_duration(age_s)} old, from {newest.get('origin')}: {reason}"
-    return warning(
-        "work.dead-letters", text, "`nats stream view DEAD` shows them; `nats stream purge DEAD` deletes them"
+    advice = (
+        "`fairlead dead ls` shows them; `fairlead dead retry ID` or `fairlead dead discard ID` settles one"
     )
+    return warning("work.dead-letters", text, advice)
+
+
+def stored(look: DoctorContext) -> Finding:
+    """How much is stored, and what most of it is."""
+    sizes = {name: int(info["state"].get("bytes", 0)) for name, info in look.facts().streams.items() if info}
+    if not sizes:
+        return skipped("work.stored", "no streams to check")
+    largest = sorted(sizes.items(), key=lambda each: each[1], reverse=True)[:3]
+    words = ", ".join(f"{name} {count / (1 << 20):.1f} MiB" for name, count in largest)
+    return ok("work.stored", f"{sum(sizes.values()) / (1 << 20):.1f} MiB in streams: {words}")
 
 
 def _duration(seconds: float) -> str:

@@ -19,7 +19,7 @@ from fairlead_common.permissions.rights import PROVISIONER
 from fairlead_common.service.privacy import hide_environment, hide_memory, keep_files_private
 from fairlead_node.nats_server import server as nats_server
 from fairlead_node.nats_server.store_guard import LOOK_EVERY_S, StoreGuard
-from fairlead_node.supervisor import start_configuration
+from fairlead_node.supervisor import scheduled_backups, start_configuration
 from fairlead_node.supervisor.child import (
     Command,
     ConfigurationRefusedError,
@@ -115,8 +115,10 @@ class Supervisor:
                 for child in self._services
             ]
             ready = tasks.create_task(self._tell_when_ready(), name="ready")
+            backups = tasks.create_task(self._make_backups(), name="backups")
             await self._stop_services.wait()
             ready.cancel()
+            backups.cancel()
             await self._drain(running)
             await self._end_server()
         return self._ended()
@@ -311,6 +313,11 @@ class Supervisor:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY_S):
                     await self._stop_server.wait()
+
+    async def _make_backups(self) -> None:
+        """Have a process look now and then whether a backup is due."""
+        if self._external is None and self._plan.port:
+            await scheduled_backups.keep_looking(self._plan.home, self._console.say)
 
     async def _tell_when_ready(self) -> None:
         if not self._plan.port:  # no gateway here

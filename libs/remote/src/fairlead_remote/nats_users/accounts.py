@@ -13,12 +13,15 @@ from typing import Final, NamedTuple
 from fairlead_common.permissions import rights
 from fairlead_common.permissions.rights import Rights
 from fairlead_common.protocol import streams
+from fairlead_common.protocol import subjects as s
 from fairlead_remote.nats_users.patterns import covers, overlap, overlaps
 
 STREAMS: Final = "FAIRLEAD"  # the account of the streams, and of their owner
 SYSTEM: Final = "$SYS"  # the server's own account: who is in it may ask the server itself
 DOMAIN: Final = "fairlead"  # JetStream's: over a leaf link its subjects have this name within them
 ANSWER_WITHIN: Final = "1h"  # how long a request may be answered: the longest call of a tool takes as long
+AGENT_INBOX: Final = "_INBOX.agents.>"  # of all clients and hosts of the agent protocol
+DEFAULT_INBOX: Final = "_INBOX.>"  # nobody but the user itself publishes there within its account
 
 # Of accounts without streams the server itself answers that API, unless they import this from elsewhere.
 _API_IS_ELSEWHERE: Final = "$JS.API.INFO"
@@ -137,7 +140,7 @@ def _of_the_streams(wanted: Rights) -> Iterator[_Import]:
     """What a user takes from the account of the streams."""
     yield _service(STREAMS, _API_IS_ELSEWHERE)
     for subject in wanted.publish:
-        if subject in rights.ANSWERS or _is_for_the_streams(subject):
+        if subject in rights.ANSWERS or _is_heartbeat(subject) or _is_for_the_streams(subject):
             yield _service(STREAMS, subject, many=_has_many_answers(subject))
     for subject in wanted.subscribe:
         if overlaps(subject, _REPUBLISHED):
@@ -151,21 +154,52 @@ def _is_for_the_streams(subject: str) -> bool:
 def _of_a_service(user: User) -> Iterator[_Import]:
     """What the owner may ask a user, or tell it."""
     for subject in user.rights.subscribe:
-        if not overlaps(subject, (*_REPUBLISHED, *rights.ANSWERS)):
+        if not overlaps(subject, (*_REPUBLISHED, *rights.ANSWERS)) and not _is_heartbeat(subject):
             yield _asked_of(user, subject)
+
+
+def _is_heartbeat(subject: str) -> bool:
+    """Of an agent: it goes from the account of who sends it to each that hears it, the owner's among them."""
+    return subject.startswith("agents.hb.")
 
 
 def _of_another(wanted: Rights, said: Iterable[str], other: User) -> Iterator[_Import]:
     """What a user asks another one, or tells it: of the subjects `said`, those that are heard."""
+    if not _is_external(wanted):
+        yield from _of_agents(said, other)
     heard = (*other.rights.subscribe, f"{other.rights.inbox}.>")
     for subject in said:
         for pattern in heard:
             shared = overlap(subject, pattern)
             if shared is None:
                 continue
-            if shared.startswith("$SRV.") and not (wanted.asks_all or other.rights.offers_tools):
+            if shared.startswith("$SRV.") and not _finds(wanted, other.rights):
                 continue
+            if shared.startswith("agents.") and _is_external(wanted) == _is_external(other.rights):
+                continue  # other systems talk to Fairlead's agents, and not to those who say that they are
             yield _asked_of(other, shared)
+
+
+def _of_agents(said: Iterable[str], host: User) -> Iterator[_Import]:
+    """Answers to what agents ask, into the account of their host: no other one hears them under that name."""
+    hosted = host.rights.recipe.get("hosted")
+    for agent in hosted if isinstance(hosted, list) else []:
+        reply = f"{s.agent_reply(*str(agent).split('.'))}.>"
+        if reply in said:
+            yield _service(host.name, AGENT_INBOX, reply)
+
+
+def _finds(wanted: Rights, other: Rights) -> bool:
+    """Whether who asks for services hears of those of `other`.
+
+    Of two accounts one at most asks the other: nats-server refuses a circle. So other systems do not find
+    each other.
+    """
+    return not _is_external(other) if _is_external(wanted) else wanted.asks_all or other.offers_tools
+
+
+def _is_external(user: Rights) -> bool:
+    return user.recipe.get("kind") == "other"
 
 
 def _asked_of(who: User, subject: str) -> _Import:
@@ -255,24 +289,25 @@ def _link(user: User) -> str:
 def _user(user: User) -> str:
     """Of answers to other accounts the server makes up the subjects, one for each request."""
     answers = ("_R_.>",) if user.rights.answers else ()
-    return _keyed(user, (*user.rights.publish, *answers))
+    inbox = (DEFAULT_INBOX,) if user.rights.default_inbox else ()
+    return _keyed(user, (*user.rights.publish, *answers, *inbox), (*user.rights.subscribe, *inbox))
 
 
 def _user_among_others(user: User) -> str:
     """In one account whoever asks chooses where the answer goes: the server notes whom one is owed to."""
     number = user.rights.answers
     noted = f'          allow_responses: {{ max: {number}, expires: "{ANSWER_WITHIN}" }}\n' if number else ""
-    return _keyed(user, user.rights.publish, noted)
+    return _keyed(user, user.rights.publish, user.rights.subscribe, noted)
 
 
-def _keyed(user: User, publish: tuple[str, ...], more: str = "") -> str:
+def _keyed(user: User, publish: tuple[str, ...], subscribe: tuple[str, ...], more: str = "") -> str:
     own = f"{user.rights.inbox}.>"
     return (
         f"      {{ nkey: {user.public_key}\n"
         "        allowed_connection_types: [STANDARD]\n"
         "        permissions {\n"
         f"          publish {{ allow: {_listed((*publish, own))} }}\n"
-        f"          subscribe {{ allow: {_listed((*user.rights.subscribe, own))} }}\n"
+        f"          subscribe {{ allow: {_listed((*subscribe, own))} }}\n"
         f"{more}"
         "        } }\n"
     )

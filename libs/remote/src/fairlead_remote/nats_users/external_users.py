@@ -4,12 +4,40 @@ Of such a user, and of a host that was added, a recipe is kept and not the list 
 version of Fairlead gives them the rights that it has for them.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.permissions.rights import ANY_NUMBER, NOBODY, Others, Rights, executor, micro_subjects
+from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.ids import check_id
 from fairlead_remote.nats_users.patterns import covers, overlap
+
+# A name that would make the user's own inbox the one of all clients of the agent protocol.
+_NAME_OF_AN_INBOX: Final = "agents"
+
+_OVERLAPPING: Final = ("tools", "triggers", "answers")  # kinds of subjects that may not overlap as they like
+_ADDRESS: Final = re.compile(r"[a-z0-9-]{1,63}(\.[A-Za-z0-9_-]{1,63}){2}\Z")
+
+# What a user may do with the sessions that it may prompt, beside prompting: subjects of one session.
+OF_A_SESSION: Final[Mapping[str, Callable[[str], tuple[str, ...]]]] = {
+    "agents": lambda session: (
+        s.agent_prompt(s.OWN_AGENT, "*", session),
+        s.agent_status(s.OWN_AGENT, "*", session),
+    ),
+    "approve": lambda session: (f"fairlead.session.{session}.in.approval.*", f"fairlead.query.{session}.*"),
+    "steer": lambda session: tuple(
+        f"fairlead.session.{session}.in.{kind}{key}" for kind in ("steer", "followup") for key in ("", ".*")
+    ),
+    "abort": lambda session: tuple(f"fairlead.session.{session}.in.abort{key}" for key in ("", ".*")),
+    "live": lambda _: (),
+    "ping": lambda _: (),
+    "jobs": lambda _: (),
+}
+_WITHOUT_SESSION: Final = frozenset({"ping", "jobs"})
+_FIND_AGENTS: Final = tuple(f"$SRV.{verb}.agents{tail}" for verb in ("PING", "INFO") for tail in ("", ".*"))
+_PING: Final = ("$SRV.PING", "$SRV.PING.*", "$SRV.PING.*.*")
 
 
 def other(
@@ -20,26 +48,41 @@ def other(
     tools: Iterable[str] = (),
     triggers: Iterable[str] = (),
     answers: Iterable[str] = (),
+    may: Iterable[str] = (),
+    hosted: Iterable[str] = (),
 ) -> Rights:
     """Another system: it prompts the sessions named, offers tools, sets triggers off, hears answers.
 
     Args:
         sessions: names, or `*` for all.
+        may: what else it may do with those sessions, of `OF_A_SESSION`; `ping` and `jobs` need no session.
+        hosted: agents of the agent protocol that it is the host of, `<agent>.<owner>.<name>`.
         services: names of its NATS micro services. tools: the subjects that they are asked on.
         triggers: subjects it publishes to. answers: subjects it hears.
 
     Raises:
         InvalidInputError: one of them cannot be, or would reach into what is Fairlead's own.
     """
-    recipe = {
-        "kind": "other",
-        "name": check_id(name, "user"),
+    if name == _NAME_OF_AN_INBOX:
+        raise InvalidInputError("name", f"{name!r} is taken: it is the inbox of the agent protocol's clients")
+    given = {
         "sessions": list(sessions),
         "services": list(services),
         "tools": list(tools),
         "triggers": list(triggers),
         "answers": list(answers),
     }
+    for kind in ("services", *_OVERLAPPING):
+        for each in given[kind]:
+            if each.partition(".")[0] == s.AGENT_SERVICE:
+                raise InvalidInputError(
+                    kind, f"what begins with agents is the agent protocol's, got {each!r}"
+                )
+    recipe: dict[str, object] = {"kind": "other", "name": check_id(name, "user"), **given}
+    if more := list(may):
+        recipe["may"] = more
+    if agents := list(hosted):
+        recipe["hosted"] = agents
     return remade(recipe)
 
 
@@ -67,11 +110,15 @@ def check_beside(recipe: Mapping[str, object], others: Mapping[str, Mapping[str,
     Raises:
         InvalidInputError: two subjects overlap that may not; the text names them and whose they are.
     """
-    mine = [(kind, subject) for kind in Others._fields for subject in _texts(recipe, kind)]
+    hosts = {each: name for name, other in others.items() for each in _texts(other, "hosted")}
+    for agent in _texts(recipe, "hosted"):
+        if agent in hosts:
+            raise InvalidInputError("hosted", f"{agent} is an agent of {hosts[agent]}: choose another name")
+    mine = [(kind, subject) for kind in _OVERLAPPING for subject in _texts(recipe, kind)]
     theirs = [
         (name, kind, subject)
         for name, other in others.items()
-        for kind in Others._fields
+        for kind in _OVERLAPPING
         for subject in _texts(other, kind)
     ]
     for number, (kind, subject) in enumerate(mine):
@@ -116,28 +163,77 @@ def check_foreign(subject: str) -> str:
 
 
 def _other(name: str, recipe: Mapping[str, object]) -> Rights:
-    tools, triggers, answers = (_texts(recipe, key) for key in Others._fields)
+    tools, triggers, answers = (_texts(recipe, key) for key in _OVERLAPPING)
+    hosted = [_address(each) for each in _texts(recipe, "hosted")]
     for subject in (*tools, *triggers, *answers):
         check_foreign(subject)
+    sessions = _texts(recipe, "sessions")
     may: list[str] = []
-    for session in _texts(recipe, "sessions"):
+    for session in sessions:
         if session != "*":
             check_id(session, "session")
         prompt = f"fairlead.session.{session}.in.prompt"
-        may += [f"fairlead.prompt.{session}", prompt, f"{prompt}.*"]
+        results = f"fairlead.session.{session}.in.clientresult.*"
+        may += [f"fairlead.prompt.{session}", prompt, f"{prompt}.*", results]
+    more = _of_sessions(_texts(recipe, "may"), sessions)
     micro: list[str] = []
     for service in _texts(recipe, "services"):
         if check_id(service, "service").startswith("fairlead"):
             raise InvalidInputError("service", f"names that begin with fairlead are taken: {service!r}")
         micro += micro_subjects(service)
+    if hosted:
+        micro += micro_subjects(s.AGENT_SERVICE)
     return Rights(
         f"_INBOX.{check_id(name, 'user')}",
-        publish=(*may, *triggers),
-        subscribe=(*tools, *answers, *dict.fromkeys(micro), *(["fairlead.cancel.*"] if tools else [])),
-        answers=ANY_NUMBER if tools else 0,
-        offers_tools=bool(tools),
+        publish=(*may, *more.publish, *triggers, *(s.agent_heartbeat(*each) for each in hosted)),
+        subscribe=(
+            *(build(*each) for each in hosted for build in (s.agent_prompt, s.agent_status)),
+            *tools,
+            *answers,
+            *dict.fromkeys(micro),
+            *(["fairlead.cancel.*"] if tools else []),
+            *more.subscribe,
+        ),
+        answers=ANY_NUMBER if tools or hosted else 0,
+        offers_tools=bool(tools or hosted),
+        default_inbox=True,
         recipe=recipe,
     )
+
+
+def _address(text: str) -> tuple[str, str, str]:
+    if not _ADDRESS.match(text) or text.startswith(f"{s.OWN_AGENT}."):
+        raise InvalidInputError(
+            "hosted", f"must be agent.owner.name, and no agent {s.OWN_AGENT}, got {text[:80]!r}"
+        )
+    agent, owner, name = text.split(".")
+    return agent, owner, name
+
+
+def _of_sessions(more: Iterable[str], sessions: Iterable[str]) -> Rights:
+    """What a user may do beside prompting its sessions; without an inbox.
+
+    Raises:
+        InvalidInputError: there is no such right, or no session that it could be for.
+    """
+    publish: list[str] = []
+    subscribe: list[str] = []
+    for right in more:
+        if right not in OF_A_SESSION:
+            raise InvalidInputError("may", f"must be of {', '.join(OF_A_SESSION)}, got {right!r}")
+        if right not in _WITHOUT_SESSION and not sessions:
+            raise InvalidInputError("may", f"{right!r} is about sessions, and none is given")
+        publish += [subject for session in sessions for subject in OF_A_SESSION[right](session)]
+        if right == "live":
+            subscribe += [f"fairlead.live.{session}.>" for session in sessions]
+        elif right == "agents":
+            publish += _FIND_AGENTS
+            subscribe.append("agents.hb.>")
+        elif right == "ping":
+            publish += _PING
+        elif right == "jobs":
+            subscribe.append(s.CRON_CHANGED)
+    return Rights("", publish=tuple(publish), subscribe=tuple(subscribe))
 
 
 def _texts(recipe: Mapping[str, object], key: str) -> tuple[str, ...]:

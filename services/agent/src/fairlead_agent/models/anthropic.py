@@ -20,6 +20,7 @@ from fairlead_agent.models.interface import (
 from fairlead_agent.models.mending import accepted
 from fairlead_agent.models.provider_errors import provider_error
 from fairlead_agent.models.provider_http import ProviderHttp, take_end
+from fairlead_agent.models.response_formats import anthropic_choice, anthropic_format, told
 from fairlead_agent.models.table import ModelFacts, facts_of
 from fairlead_agent.models.thinking import LEVELS, budget, effort, misses_thoughts, most_output
 from fairlead_common.config.models import ANTHROPIC_URL
@@ -136,6 +137,7 @@ class Anthropic:
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
         """See `ModelBackend.stream`."""
         options, headers = self._options(request)
+        request = told(request, "schema" if anthropic_format(request) else "", "output_config")
         sent = body(request, options, await encode_messages(request))
         async for pieces in _pieces(self._provider.events("/v1/messages", sent, headers)):
             yield pieces
@@ -145,8 +147,15 @@ class Anthropic:
         max_tokens = most_output(request, facts, UNKNOWN_OUTPUT_TOKENS)
         options: dict[str, object] = {"model": request.model, "max_tokens": max_tokens, "stream": True}
         headers: dict[str, str] = {}
-        thinking = _thinking(request, facts, max_tokens)
+        choice = anthropic_choice(request)
+        # Claude does not think where it is forced to call a tool.
+        forced = choice is not None and choice["type"] in ("any", "tool")
+        thinking = {} if forced else _thinking(request, facts, max_tokens)
         options |= thinking
+        if choice is not None:
+            options["tool_choice"] = choice
+        if (form := anthropic_format(request)) is not None:
+            options["output_config"] = {**_mapping(options.get("output_config")), "format": form}
         if thinking.get("thinking", {}).get("type") == "enabled":  # type: ignore[attr-defined]
             headers["anthropic-beta"] = INTERLEAVED
         if request.temperature is not None and not thinking:  # refused together with thoughts
@@ -162,6 +171,10 @@ def body(request: ModelRequest, options: dict[str, object], messages: bytes) -> 
     if request.system:
         parts += [b',"system":', encode_system(request.system)]
     return b"".join([*parts, b',"messages":[', messages, b"]}"])
+
+
+def _mapping(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
 
 
 def _thinking(request: ModelRequest, facts: ModelFacts, max_tokens: int) -> dict[str, object]:

@@ -10,6 +10,8 @@ from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from fairlead_agent.models.response_formats import FormatSupport
+
 Fields = Mapping[str, object]
 
 _NOTHING: Final[Fields] = MappingProxyType({})
@@ -37,6 +39,7 @@ class ChatDialect(NamedTuple):
         call_id_chars: length of the ids of calls, letters and digits; 0: any id of up to 64 characters.
         cache_key: it takes `prompt_cache_key`.
         own_thoughts: it refuses to think on behind calls that it did not think before.
+        formats: what it does with the form of a reply.
         breakpoints: how it is told where to cache: by the last part of a message, or (litellm) by the message
             where it is a result; empty: it is not.
     """
@@ -54,6 +57,7 @@ class ChatDialect(NamedTuple):
     call_id_chars: int = 0
     cache_key: bool = False
     own_thoughts: bool = False
+    formats: FormatSupport = "alone"
     breakpoints: Literal["", "parts", "messages"] = ""
 
 
@@ -63,7 +67,11 @@ _OFF: Final[Fields] = {"thinking": {"type": "disabled"}}
 
 PLAIN: Final = ChatDialect(effort="reasoning_effort", efforts=_USUAL, returned=_ANY_REASONING)
 OPENAI: Final = ChatDialect(
-    limit="max_completion_tokens", effort="reasoning_effort", temperature=False, cache_key=True
+    limit="max_completion_tokens",
+    effort="reasoning_effort",
+    temperature=False,
+    cache_key=True,
+    formats="schema",
 )
 _REASONING_CONTENT: Final = frozenset({"reasoning_content"})
 _DEEPSEEK: Final = ChatDialect(
@@ -73,13 +81,21 @@ _DEEPSEEK: Final = ChatDialect(
     off=_OFF,
     returned=_REASONING_CONTENT,
     filled="reasoning_content",
+    formats="object",
 )
 _KIMI: Final = ChatDialect(
-    temperature=False, returned=_REASONING_CONTENT, filled="reasoning_content", cache_key=True
+    temperature=False,
+    returned=_REASONING_CONTENT,
+    filled="reasoning_content",
+    cache_key=True,
+    formats="object",
 )
 _KIMI_KEEPS: Final[Fields] = {"thinking": {"type": "enabled", "keep": "all"}}
 _GLM: Final = ChatDialect(
-    on={"thinking": {"type": "enabled", "clear_thinking": False}}, off=_OFF, returned=_REASONING_CONTENT
+    on={"thinking": {"type": "enabled", "clear_thinking": False}},
+    off=_OFF,
+    returned=_REASONING_CONTENT,
+    formats="object",
 )
 _GEMINI: Final = ChatDialect(effort="reasoning_effort", efforts=_USUAL, returned=frozenset({"extra_content"}))
 _GEMINI_SIGNS: Final = _GEMINI._replace(unsigned=_UNSIGNED)

@@ -33,7 +33,9 @@ _CACHE: Final = {"type": "ephemeral"}
 
 _encode = msgspec.json.encode
 Wire = dict[str, object]
-_tools: LruCache[int, tuple[Sequence[ToolSchema], bytes]] = LruCache(_MAX_TOOL_LISTS)  # by identity
+_tools: LruCache[tuple[int, frozenset[str]], tuple[Sequence[ToolSchema], bytes]] = LruCache(
+    _MAX_TOOL_LISTS
+)  # by identity
 
 
 def convert_to_llm(
@@ -71,16 +73,28 @@ def convert_to_llm(
     return made
 
 
-def convert_tools(tools: Sequence[ToolSchema]) -> list[Wire]:
-    """What may be called, in this format."""
-    return [{"type": "function", "function": msgspec.structs.asdict(tool)} for tool in tools]
+def convert_tools(tools: Sequence[ToolSchema], strict: frozenset[str] = frozenset()) -> list[Wire]:
+    """What may be called, in this format.
+
+    Args:
+        strict: names of those whose schemas the provider holds the model to.
+    """
+    return [
+        {"type": "function", "function": msgspec.structs.asdict(tool) | _strictness(tool, strict)}
+        for tool in tools
+    ]
 
 
-def encode_tools(tools: Sequence[ToolSchema]) -> bytes:
+def _strictness(tool: ToolSchema, strict: frozenset[str]) -> Wire:
+    return {"strict": True} if tool.name in strict else {}
+
+
+def encode_tools(tools: Sequence[ToolSchema], strict: frozenset[str] = frozenset()) -> bytes:
     """What may be called, as JSON; the same list is encoded once."""
-    known = _tools.get(id(tools))
+    key = (id(tools), strict)
+    known = _tools.get(key)
     if known is None or known[0] is not tools:
-        known = _tools.put(id(tools), (tools, _encode(convert_tools(tools))))
+        known = _tools.put(key, (tools, _encode(convert_tools(tools, strict))))
     return known[1]
 
 

@@ -10,6 +10,7 @@ from fairlead_agent.models.images import Picture, fitted
 from fairlead_agent.models.table import ModelFacts
 from fairlead_agent.tools.tool_lists import ToolSchema
 from fairlead_common.errors import FairleadError, NotFoundError
+from fairlead_common.protocol.client_tools import ResponseFormat
 from fairlead_common.protocol.content import ImageBlock, Message, StopReason, Usage, blocks_of
 
 MAX_CACHE_KEY_CHARS: Final = 64  # of the name of a conversation in a provider's cache
@@ -31,7 +32,9 @@ class ModelRequest:
         messages: what the model is shown of the conversation, see `context.transform_context`: every call has
             one result before the next message of another role; ids and thoughts are of this model's family.
         system: the system prompt; empty: none.
-        tools: what may be called.
+        tools: what may be called. strict_tools: names of those whose schemas its provider holds the model to.
+        tool_choice: `auto`, `none`, `required` or the name of a tool; None: the provider's own default.
+        response_format: of the reply, if it is the last; see `response_formats`.
         max_output_tokens: that the agent wants; None: as many as there is room for.
         room_tokens: what the model's window has left for the reply; None: unknown.
         without: parameters that its provider refused, by their names there; see `mending.accepted`.
@@ -46,6 +49,9 @@ class ModelRequest:
     messages: Sequence[Message]
     system: str = ""
     tools: Sequence[ToolSchema] = ()
+    strict_tools: frozenset[str] = frozenset()
+    tool_choice: str | None = None
+    response_format: ResponseFormat | None = None
     thinking: str = "off"
     temperature: float | None = None
     max_output_tokens: int | None = None

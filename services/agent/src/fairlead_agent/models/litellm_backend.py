@@ -30,6 +30,7 @@ from fairlead_agent.models.interface import (
 )
 from fairlead_agent.models.mending import accepted
 from fairlead_agent.models.provider_errors import MAX_TEXT_CHARS, provider_error
+from fairlead_agent.models.response_formats import chat_fields, told
 from fairlead_agent.models.retry_times import retry_after_s
 from fairlead_agent.models.table import UNKNOWN, ModelFacts, Prices, facts_of
 from fairlead_agent.models.thinking import budget, effort, misses_thoughts
@@ -137,7 +138,9 @@ class LiteLLM:
         """See `Model.stream`."""
         litellm = await self.warm_up()
         silence_s = self._silence_s()
-        messages = await encode_messages(request, litellm_dialect(request.model))
+        dialect = litellm_dialect(request.model)
+        request = told(request, dialect.formats, "response_format")
+        messages = await encode_messages(request, dialect)
         options: dict[str, Any] = {
             "model": request.model,
             "messages": msgspec.json.decode(b"[" + messages + b"]"),
@@ -146,6 +149,7 @@ class LiteLLM:
             "num_retries": 0,
             "timeout": silence_s,
             **self._given,
+            **chat_fields(request, dialect.formats),
         }
         if request.tools:
             options["tools"] = msgspec.json.decode(encode_tools(request.tools))

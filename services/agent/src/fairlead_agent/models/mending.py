@@ -38,8 +38,9 @@ OPTIONAL: Final = frozenset({
     "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort", "reasoning",
     "thinking", "output_config", "include", "store", "metadata", "service_tier", "user", "usage",
     "truncation", "safety_identifier", "verbosity", "chat_template_kwargs", "enable_thinking",
-    "reasoning_split", "reasoning_content", "reasoning_details", "extra_content",
+    "reasoning_split", "reasoning_content", "reasoning_details", "extra_content", "response_format",
 })  # fmt: skip
+_FORMATS: Final = frozenset({"response_format", "text", "output_config"})  # that tell the form of a reply
 _SAID_BEFORE: Final = "Understood."  # where a model wants a reply between two messages
 _NO_IMAGE: Final = TextBlock(text="[an image is left out: the model takes none]")
 
@@ -104,6 +105,8 @@ class Mending:
         if found is None:
             return None
         lasting = found if found.thoughts else replace(found, thoughts=True)  # those of one conversation
+        if "schema" in str(error).lower():  # of this request alone
+            lasting = replace(lasting, without=lasting.without - (_FORMATS - so_far.without))
         self._known.put(model, (time.monotonic(), lasting))
         return found
 
@@ -142,7 +145,9 @@ def _parameters(text: str) -> frozenset[str]:
     """Names of optional parameters that a refusal is about."""
     named = (found[found.lastindex or 1] for each in _PARAMETERS for found in each.finditer(text))
     snake = (_CAMEL.sub("_", name).lower().partition(".")[0] for name in named)
-    return OPTIONAL.intersection(snake)
+    found = OPTIONAL.intersection(snake)
+    is_form = "response_format" in found or "text.format" in text  # its name in the Responses API
+    return found | {"text"} if is_form else found
 
 
 def accepted(options: dict[str, object], request: ModelRequest) -> dict[str, object]:
@@ -186,6 +191,7 @@ def mended(request: ModelRequest, mends: Mends) -> ModelRequest:
         messages=messages,
         system=request.system if mends.system else "",
         tools=request.tools if mends.tools else (),
+        tool_choice=request.tool_choice if mends.tools else None,
         thinking=request.thinking if mends.thinking else "off",
         temperature=None if "temperature" in mends.without else request.temperature,
         max_output_tokens=_least(request.max_output_tokens, limit),

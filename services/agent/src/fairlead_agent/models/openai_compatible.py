@@ -30,6 +30,7 @@ from fairlead_agent.models.interface import (
 from fairlead_agent.models.mending import accepted
 from fairlead_agent.models.provider_errors import provider_error
 from fairlead_agent.models.provider_http import DONE, ProviderHttp, error_told, refusal, take_end
+from fairlead_agent.models.response_formats import chat_fields, told
 from fairlead_agent.models.table import ModelFacts, facts_of
 from fairlead_agent.models.thinking import effort, misses_thoughts, most_output
 from fairlead_common.config.models import OPENAI_URL
@@ -190,6 +191,7 @@ class OpenAICompatible:
         """See `ModelBackend.stream`."""
         model = request.model if request.model != "auto" else await self._auto_model()
         dialect = without(dialect_of(model, self._provider.url, self._vendor), request.without)
+        request = told(request, dialect.formats, "response_format")
         messages = await encode_messages(request, dialect)
         sent = body(request, model, messages, dialect, self._facts(model))
         async for pieces in _pieces(self._provider.events("/chat/completions", sent)):
@@ -233,10 +235,11 @@ def body(
         options[dialect.limit] = most_output(request, facts, request.max_output_tokens)
     if dialect.cache_key and request.session:
         options["prompt_cache_key"] = request.session[:MAX_CACHE_KEY_CHARS]
-    options |= _thinking(request, dialect, facts)
+    options |= _thinking(request, dialect, facts) | chat_fields(request, dialect.formats)
     parts = [msgspec.json.encode(accepted(options, request))[:-1], b',"messages":[', messages, b"]"]
     if request.tools:
-        parts += [b',"tools":', encode_tools(request.tools)]
+        strict = request.strict_tools if dialect.formats == "schema" else frozenset[str]()
+        parts += [b',"tools":', encode_tools(request.tools, strict)]
     return b"".join([*parts, b"}"])
 
 

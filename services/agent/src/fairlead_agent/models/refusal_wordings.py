@@ -95,6 +95,8 @@ PARAMETER: Final = (
     r"messages[.\[]\d+\]?\.(?:assistant\.)?([a-z_]+)|\('([a-z_]+)' was unexpected\)",  # a field of a reply
     r'"loc":\["body","messages",\d+,(?:"assistant",)?"([a-z_]+)"',
     r"extraneous key \[([a-z_]+)\]",
+    r"(?:invalid|this) (?:schema for |parameter:? ?|value for )?['\"`]?(response_format|text\.format)",
+    r"\b(output_config)\.format",
 )
 
 

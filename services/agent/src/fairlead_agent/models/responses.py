@@ -22,6 +22,7 @@ from fairlead_agent.models.interface import (
 from fairlead_agent.models.mending import accepted
 from fairlead_agent.models.provider_errors import provider_error
 from fairlead_agent.models.provider_http import ProviderHttp, error_told, take_end
+from fairlead_agent.models.response_formats import responses_fields, told
 from fairlead_agent.models.responses_format import encode_messages, encode_tools
 from fairlead_agent.models.table import ModelFacts, facts_of
 from fairlead_agent.models.thinking import effort, most_output
@@ -113,6 +114,7 @@ class Responses:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
         """See `ModelBackend.stream`."""
+        request = told(request, "schema", "text")
         messages = await encode_messages(request, freeform=takes_freeform(request.model))
         sent = body(request, self._facts(request.model), messages)
         async for pieces in _pieces(self._provider.events("/responses", sent)):
@@ -135,9 +137,11 @@ def body(request: ModelRequest, facts: ModelFacts, messages: bytes) -> bytes:
         options["reasoning"] = {"effort": asked, "summary": "auto"}
     elif request.temperature is not None and not facts.thinking:  # models that think refuse it
         options["temperature"] = request.temperature
+    options |= responses_fields(request)
     parts = [msgspec.json.encode(accepted(options, request))[:-1], b',"input":[', messages, b"]"]
     if request.tools:
-        parts += [b',"tools":', encode_tools(request.tools, freeform=takes_freeform(request.model))]
+        is_freeform = takes_freeform(request.model)
+        parts += [b',"tools":', encode_tools(request.tools, request.strict_tools, freeform=is_freeform)]
     return b"".join([*parts, b"}"])
 
 

@@ -40,7 +40,9 @@ class _Item(msgspec.Struct):
 
 
 _type = msgspec.json.Decoder(_Item).decode
-_tools: LruCache[tuple[int, bool], tuple[Sequence[ToolSchema], bytes]] = LruCache(_MAX_TOOL_LISTS)
+_tools: LruCache[tuple[int, frozenset[str], bool], tuple[Sequence[ToolSchema], bytes]] = LruCache(
+    _MAX_TOOL_LISTS
+)
 
 
 class CallIds:
@@ -87,18 +89,25 @@ def convert_to_llm(
     return made
 
 
-def encode_tools(tools: Sequence[ToolSchema], *, freeform: bool = False) -> bytes:
-    """What may be called, as JSON; the same list is encoded once."""
-    known = _tools.get((id(tools), freeform))
+def encode_tools(
+    tools: Sequence[ToolSchema], strict: frozenset[str] = frozenset(), *, freeform: bool = False
+) -> bytes:
+    """What may be called, as JSON; the same list is encoded once.
+
+    Args:
+        strict: names of those whose schemas the provider holds the model to.
+    """
+    key = (id(tools), strict, freeform)
+    known = _tools.get(key)
     if known is None or known[0] is not tools:
-        wires = [(described(tool) if freeform else None) or _function(tool) for tool in tools]
-        known = _tools.put((id(tools), freeform), (tools, _encode(wires)))
+        wires = [(described(tool) if freeform else None) or _function(tool, strict) for tool in tools]
+        known = _tools.put(key, (tools, _encode(wires)))
     return known[1]
 
 
-def _function(tool: ToolSchema) -> Wire:
-    # Strict schemas would have to name every property as required.
-    return {"type": "function", **msgspec.structs.asdict(tool), "strict": False}
+def _function(tool: ToolSchema, strict: frozenset[str]) -> Wire:
+    # Strict schemas have to name every property as required.
+    return {"type": "function", **msgspec.structs.asdict(tool), "strict": tool.name in strict}
 
 
 async def encode_messages(request: ModelRequest, *, freeform: bool = False) -> bytes:

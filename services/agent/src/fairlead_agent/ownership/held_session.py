@@ -8,7 +8,7 @@ shows that the mail is consumed, or when the process that owns the session answe
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -21,6 +21,8 @@ from fairlead_agent.compaction.summariser import Summariser
 from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.hooks.session_hooks import SessionHooks
 from fairlead_agent.models.registry import Registry
+from fairlead_agent.observability.run_metrics import count_stored
+from fairlead_agent.observability.run_spans import trace_stored
 from fairlead_agent.ownership.other_owners import OtherOwners
 from fairlead_agent.ownership.owned_elsewhere import SOON_S, OwnedElsewhere
 from fairlead_agent.ownership.snapshots import Snapshots
@@ -47,7 +49,7 @@ from fairlead_common.bus.pull_consumer import StreamMessage
 from fairlead_common.errors import FairleadError, LaterVersionError, LostOwnershipError
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.entries import CustomEntry
+from fairlead_common.protocol.entries import CustomEntry, Entry
 from fairlead_common.protocol.entry_codec import consumed
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import OwnerAnswer
@@ -275,7 +277,13 @@ class HeldSession:
         state, context = shared.cache.take(self.session)
         try:
             async with Owner(
-                self._bus, shared.objects, state, context, shared.readers, shared.snapshots
+                self._bus,
+                shared.objects,
+                state,
+                context,
+                shared.readers,
+                shared.snapshots,
+                self._stored,
             ) as owner:
                 self._owner = owner
                 if shared.stop.is_set():
@@ -293,6 +301,10 @@ class HeldSession:
         if state.last_seq:
             shared.cache.keep(state, context)
         return state
+
+    def _stored(self, state: SessionState, entries: Sequence[Entry], trace: str | None) -> None:
+        count_stored(state, entries, self._shared.catalog.group_of)
+        trace_stored(state, entries, trace)
 
     async def _drive(self, owner: Owner) -> None:
         shared = self._shared

@@ -14,6 +14,7 @@ import structlog
 from fairlead_agent.ownership.other_owners import OtherOwners
 from fairlead_agent.projections.list_check import ListCheck
 from fairlead_agent.projections.lists import Projections
+from fairlead_agent.projections.run_history import RunHistory
 from fairlead_agent.projections.usage import UsageWriter
 from fairlead_agent.session.log_replay import LogReplay
 from fairlead_common.bus import Bus
@@ -86,6 +87,7 @@ class Sweeper:
         self._projections = projections
         self._list_check = ListCheck(bus, projections)
         self._usage = UsageWriter(bus)
+        self._runs = RunHistory(bus)
         self._bucket = Bucket(bus, subjects.BUCKET_LEASES)
         self._lease: Lease | None = None
         self._position = SweepPosition()
@@ -104,6 +106,7 @@ class Sweeper:
                     await self._sweep()
                     await self._list_check.look()
                     await self._usage.look()
+                    await self._runs.look()
             except FairleadError as error:
                 log.warning("sweep_failed", error=str(error))
             try:
@@ -137,6 +140,7 @@ class Sweeper:
             state.hinted_at = state.mail_at = 0.0  # another process's clock
         self._pauses.clear()  # of the sessions of an earlier position
         self._behind = True
+        self._runs.begin()
         self._list_check.begin()
         return True
 

@@ -196,6 +196,7 @@ class Projections:
             context_window=self._window_tokens(state.model or profile.model, profile) if profile else 0,
             queued=len(state.queue),
             approvals=len(state.approvals),
+            client_calls=len(state.client_calls) if state.parked else 0,
             last_seq=state.last_seq,
             news_seq=state.news_seq,
             pinned=state.pinned,
@@ -204,6 +205,9 @@ class Projections:
             on_approval=state.on_approval,
             forked_from=state.fork.origin if state.fork else "",
             plan=state.plan,
+            workspace=state.placement.workspace if state.placement else "",
+            owner=state.owner,
+            shared=state.shared,
         )
 
     def _window_tokens(self, model: str, profile: AgentConfig) -> int:

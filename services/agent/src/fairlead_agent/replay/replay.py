@@ -25,6 +25,7 @@ from fairlead_agent.replay.recording import (
     foreign_specs,
 )
 from fairlead_agent.tools.catalog import Tools
+from fairlead_agent.tools.client_calls import offered
 from fairlead_agent.tools.deferred_tools import LOADER
 from fairlead_agent.tools.tool_lists import ToolList, decode_list, encode_list
 from fairlead_agent.turn.assembled_request import RequestBasis, assembled, takes_images
@@ -121,7 +122,7 @@ class SessionReplay:
 
     def _basis(self, model: str) -> RequestBasis:
         kept = self._state.tool_list
-        tools = self._tools(kept)
+        tools = offered(self._tools(kept), self._state.options)
         text, work_mode = (kept.environment, kept.work_mode) if kept else ("", "")
         begun = begun_ms(self._state.items)
         facts = self._registry.facts(model)
@@ -132,7 +133,7 @@ class SessionReplay:
             tools,
             len(encode_list(tools)[1]),
             takes_images(model, facts, self._config.models.without_images),
-            opening(text, work_mode, self._recording.instructions, begun),
+            opening(text, work_mode, self._recording.instructions, begun, self._state.instructions),
         )
 
     def _tools(self, kept: ToolListEntry | None) -> ToolList:

@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from fairlead_agent.session.attachments import content_of
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.replies import reply_subject
 from fairlead_agent.session.undo_mail import accept_undo
+from fairlead_common.bus.attached_files import content_of
 from fairlead_common.protocol.branch_entries import (
     BranchRequestEntry,
     CompactionUndoneEntry,

@@ -17,6 +17,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.client_tools import CLIENT_HOST
 from fairlead_common.protocol.content import AssistantMessage, ContentBlock, TextBlock, UserMessage
 from fairlead_common.protocol.entries import DeletedEntry
 from fairlead_common.protocol.ids import new_id
@@ -48,7 +49,9 @@ class Deletion:
         state, session = owner.state, owner.session
         timers = f"fairlead.timer.{session}.>"
         last_timer = await self._bus.last(subjects.TIMERS, timers)
-        await owner.check_still_owner()  # so that timer is of this session, not of a later one
+        runs = subjects.runs_of(session)
+        last_run = await self._bus.last(subjects.RUN_HISTORY, runs)
+        await owner.check_still_owner()  # so both are of this session, not of a later one
         for place in state.placements:
             if place.kind != "folder":  # that host removes it, whenever it is up
                 gone = subjects.workspace_gone(place.host, place.workspace)
@@ -59,6 +62,8 @@ class Deletion:
         failpoint("agent.delete_timers.before")
         if last_timer is not None:
             await self._bus.purge(subjects.TIMERS, timers, before=last_timer.seq + 1)
+        if last_run is not None:
+            await self._bus.purge(subjects.RUN_HISTORY, runs, before=last_run.seq + 1)
         failpoint("agent.delete_timers.after")
         await self._projections.remove(state)
         await self._snapshots.forget(state)
@@ -96,7 +101,9 @@ def _hosts_of_files(state: SessionState) -> set[str]:
     if state.compacted is None and not any(map(_may_be_file, shown)):
         return set()
     replies = (item.message for item in state.items if isinstance(item.message, AssistantMessage))
-    hosts = {call.host for reply in replies for call in reply.tool_calls if call.host}
+    hosts = {
+        call.host for reply in replies for call in reply.tool_calls if call.host not in (None, CLIENT_HOST)
+    }
     hosts |= {place.host for place in state.placements if place.kind == "folder"}
     return hosts | ({state.tool_list.host} if state.tool_list and state.tool_list.host else set())
 

@@ -22,6 +22,7 @@ class LogReplay:
     """The state of one session, as its log tells it.
 
     Fields:
+        trace: `traceparent` of the last record that has one.
         has_leftovers: entries from before a deletion that was cut off are still stored.
     """
 
@@ -35,6 +36,7 @@ class LogReplay:
             snapshots: where the state of a long log may be; None: it is always read from its start.
         """
         self.has_leftovers = False
+        self.trace: str | None = None
         self._bus = bus
         self._objects = objects
         self._state = state
@@ -70,6 +72,7 @@ class LogReplay:
         except BadMessageError as error:
             self._skip(record, str(error))
             return
+        self.trace = record.headers.get(subjects.H_TRACE) or self.trace
         self._skipped = []  # whoever wrote this entry has kept them
         for entry, size in entries:
             self._take_over(entry, record.seq, size, cached=cached)

@@ -26,6 +26,7 @@ from fairlead_agent.session.next_step import (
     AddHeartbeatMessage,
     AddProcessLines,
     AddUserMessage,
+    AskForForm,
     CallModel,
     ChangeBranch,
     CompactConversation,
@@ -52,7 +53,9 @@ from fairlead_agent.session.titles import Titles
 from fairlead_agent.session.user_messages import heartbeat_message, process_lines, user_message
 from fairlead_agent.tools.calls import CANCELLED, HandOverError, ToolCalls
 from fairlead_agent.tools.catalog import Catalog, Tools
+from fairlead_agent.tools.client_calls import of_client
 from fairlead_agent.turn.model_turn import ModelTurn
+from fairlead_agent.turn.response_form import UNFIT, repair
 from fairlead_common.config import AgentConfig
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.policy.rules import SHELL
@@ -65,6 +68,7 @@ from fairlead_common.protocol.entries import (
 )
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.service.log_formats import HOOK_CONTEXT
 from fairlead_common.session_log.conversation import Item
 
 log = structlog.get_logger()
@@ -169,7 +173,7 @@ class AgentLoop:
                     await self._change_conversation(step)
                 case AddUserMessage() | AddHeartbeatMessage() | AddProcessLines():
                     await self._add_message(step)
-                case RunTools() | NextRound() | ReportRound():
+                case RunTools() | NextRound() | ReportRound() | AskForForm():
                     await self._run_tools(step)
                 case CallModel():
                     await self._call_model()
@@ -324,7 +328,10 @@ class AgentLoop:
 
     # -- tools ---------------------------------------------------------------
 
-    async def _run_tools(self, step: RunTools | NextRound | ReportRound) -> None:
+    async def _run_tools(self, step: RunTools | NextRound | ReportRound | AskForForm) -> None:
+        if isinstance(step, AskForForm):
+            await self._repair(step)
+            return
         if not isinstance(step, RunTools):
             await self._verify(step)
             return
@@ -332,6 +339,17 @@ class AgentLoop:
         ended = await self._calls.run_pending(profile, await self._tools(profile))
         if ended == "parked":
             await self._ending.close(EndRun("waiting_approval"))
+        elif ended == "client":
+            await self._ending.wait_for_client(profile)
+
+    async def _repair(self, step: AskForForm) -> None:
+        if await self._owner.may_write_soon(HOOK_CONTEXT):
+            async with self._owner.lock:
+                if self._next_step() == step:
+                    await self._owner.append_locked(repair(step.problems))
+            return
+        text = f"response_format: the reply does not have this form: {step.problems}"
+        await self._ending.close(EndRun("failed", text, UNFIT))
 
     async def _verify(self, step: NextRound | ReportRound) -> None:
         if isinstance(step, ReportRound):
@@ -341,10 +359,13 @@ class AgentLoop:
             await self._ending.close(EndRun("failed", text, NOT_VERIFIED))
 
     async def _tools(self, profile: AgentConfig) -> Tools:
-        host = next((call.host for call in self._state.pending.values() if call.host), None)
+        calls = (call for call in self._state.pending.values() if not of_client(call))
+        host = next((call.host for call in calls if call.host), None)
         if host is not None and not self._catalog.executors(host):
             await self._catalog.wait_for(host)
         if host and self._state.verification.calls:  # whatever the model may call
             return self._catalog.tools(host, [SHELL])
-        work_mode = self._state.work(profile.work_mode)
-        return self._catalog.tools(host, profile.tools, work_mode) if host else Tools([], [])
+        options, work_mode = self._state.options, self._state.work(profile.work_mode)
+        if host is None or (options is not None and options.only_client_tools):
+            return Tools([], [])
+        return self._catalog.tools(host, profile.tools, work_mode)

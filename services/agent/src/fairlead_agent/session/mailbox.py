@@ -11,7 +11,7 @@ import structlog
 
 from fairlead_agent.policy.grants import Grants
 from fairlead_agent.session.approval_mail import ApprovalMail
-from fairlead_agent.session.attachments import content_of
+from fairlead_agent.session.client_mail import ClientMail
 from fairlead_agent.session.deletion import Deletion
 from fairlead_agent.session.ended_processes import EndedProcesses
 from fairlead_agent.session.next_step import StartRun
@@ -19,12 +19,15 @@ from fairlead_agent.session.notices import Notices
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.replies import Replies, reply_subject, wanted_reply
 from fairlead_agent.session.undo_mail import undo_is_off
+from fairlead_agent.tools.client_schemas import check_schemas
 from fairlead_agent.tools.held_keys import without_keys
-from fairlead_agent.tools.questions import passes_over_question
+from fairlead_agent.tools.questions import passes_over
 from fairlead_agent.tools.sent_calls import SentCalls
+from fairlead_common.bus.attached_files import content_of
 from fairlead_common.bus.dead_letters import dead_letter
 from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.client_tools import ClientResult
 from fairlead_common.protocol.content import MessageSource, ToolResultMessage
 from fairlead_common.protocol.entries import CustomEntry, DroppedEntry, QueuedEntry
 from fairlead_common.protocol.ids import new_id
@@ -51,7 +54,8 @@ class Mailbox:
         self._config = config
         self._sent = sent
         self._approvals = ApprovalMail(owner, grants)
-        self._notices = Notices(owner, config, self._approvals)
+        self._clients = ClientMail(owner)
+        self._notices = Notices(owner, config, self._approvals, self._clients)
         self._ended = EndedProcesses(owner, config)
         self._deletion = deletion
         self.replies = Replies(owner)
@@ -100,6 +104,8 @@ class Mailbox:
         try:
             data = await self._owner.objects.unpack(record.data, record.headers)
             mail = decode_mail(subject.kind, subject.key, data)
+            if isinstance(mail, UserInput):
+                await check_schemas(mail)
         except (BadMessageError, NotFoundError) as error:
             if subject.kind in INPUT_KINDS:
                 await self.replies.refuse(wanted_reply(record), f"could not be read: {error}")
@@ -117,14 +123,11 @@ class Mailbox:
                 return await self._abort(mail, record.seq)
             case Decision():
                 return await self._approvals.decided(subject.key, mail, record.seq)
-            case ToolResult():
-                await self._result(subject.key, mail, record.seq)
-                return None
-            case ProcessEnded():
-                await self._ended.consume(subject.key, mail, record.seq)
-                return None
             case Notice():
                 return await self._notice(mail, record)
+            case ToolResult() | ClientResult() | ProcessEnded():
+                await self._from_machine(subject.key, mail, record.seq)
+                return None
 
     def _is_stale(self, record: Record) -> bool:
         """Whether the mail was meant for an earlier session with this id, which was deleted since."""
@@ -182,8 +185,8 @@ class Mailbox:
     async def _input(self, kind: MessageSource, key: str, mail: UserInput, record: Record) -> StartRun | None:
         if self._state.waits_for_provider:  # it is asked again at once, and this comes next
             return StartRun(resumes=True)
-        instead = kind != "followup" and passes_over_question(self._state, mail)
-        if instead and self._state.run is None:  # the question ends, and this comes next
+        instead = kind != "followup" and passes_over(self._state, mail)
+        if instead and self._state.run is None:  # what it waits for ends, and this comes next
             return StartRun(resumes=True)
         idle = self._state.run is None and not self._state.parked
         entry = new_id()
@@ -253,6 +256,15 @@ class Mailbox:
         return None
 
     # -- what machines say -------------------------------------------------
+
+    async def _from_machine(self, key: str, mail: ToolResult | ClientResult | ProcessEnded, seq: int) -> None:
+        match mail:
+            case ToolResult():
+                await self._result(key, mail, seq)
+            case ClientResult():
+                await self._clients.result(key, mail, seq)
+            case ProcessEnded():
+                await self._ended.consume(key, mail, seq)
 
     async def _result(self, key: str, mail: ToolResult, seq: int) -> None:
         call = self._state.pending.get(mail.call_id)

@@ -10,7 +10,9 @@ from typing import Final, NamedTuple
 
 from fairlead_agent.session.provider_wait import ProviderWait
 from fairlead_agent.session.repetition import STUCK, streak
+from fairlead_agent.tools.client_calls import GONE_CODE, missing_results
 from fairlead_agent.tools.questions import is_passed_over
+from fairlead_agent.turn.response_form import REPAIR_MARK, UNFIT, unfit
 from fairlead_common.config import AgentConfig
 from fairlead_common.protocol.branch_entries import BranchRequestEntry, CompactRequestEntry
 from fairlead_common.protocol.content import AssistantMessage
@@ -83,7 +85,7 @@ class CallModel:
 
 @dataclass(frozen=True, slots=True)
 class RunTools:
-    """Bring the pending tool calls to their results, or park the run for an approval."""
+    """Bring the pending tool calls to their results, or park the run for an approval or for its client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,13 @@ class ReportRound:
     """
 
     round: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskForForm:
+    """Tell the model, once, what keeps its last reply from having the form that was asked for."""
+
+    problems: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +169,7 @@ Step = (
     | RunTools
     | NextRound
     | ReportRound
+    | AskForForm
     | EndRun
 )
 
@@ -297,7 +307,7 @@ def next_step(state: SessionState, start: StartRun | None, limits: RunLimits | N
         return EndRun("failed", text)
     if run.aborting:
         return EndRun("aborted", run.abort_reason or None)
-    if ending := limits.exceeded(state, run, now_ms):
+    if ending := limits.exceeded(state, run, now_ms) or _without_client(state, run):
         return ending
     return _in_run(state, run, limits)
 
@@ -314,7 +324,8 @@ def _between_runs(state: SessionState, start: StartRun | None) -> Step:
     if state.compact_requests:
         return CompactConversation(next(iter(state.compact_requests.values())))
     if state.parked:
-        return StartRun(resumes=True) if is_passed_over(state) else start or Idle()
+        goes_on = is_passed_over(state) or state.has_client_results
+        return StartRun(resumes=True) if goes_on else start or Idle()
     if state.regenerates and state.needs_reply:
         return StartRun(resumes=True)
     if state.queue:
@@ -345,12 +356,43 @@ def _in_run(state: SessionState, run: Run, limits: RunLimits) -> Step:
         return AddProcessLines() if state.wakes.tells_of_process else CallModel()
     if state.followups and not state.runs_alone:
         return AddUserMessage((state.followups[0],))
+    return _completed(state, limits)
+
+
+def _completed(state: SessionState, limits: RunLimits) -> Step:
+    """The step after a reply without calls, when nothing else waits."""
     ending = ending_after(state.last_answer)
     if ending.outcome != "completed":
         return ending
     templates = limits.verify if state.verify is None else state.verify
     found = commands(templates, state.verification.edited)
-    return NextRound(tuple(found)) if found else ending
+    if found:
+        return NextRound(tuple(found))
+    return _in_form(state) or ending
+
+
+def _without_client(state: SessionState, run: Run) -> EndRun | None:
+    """How a run ends whose client did not send results, and no message goes on with it."""
+    if state.pending or not run.spoken:  # a run without its first message yet is the next one
+        return None
+    match missing_results(state):
+        case "gone":
+            text = "client_result_timeout_s: the client did not send the results of its tools in time"
+            return EndRun("timed_out", text, GONE_CODE)
+        case "instead" if state.asks_for_run and not state.steers:
+            return EndRun("aborted", "a new prompt came instead of the results of the client's tools")
+        case _:
+            return None
+
+
+def _in_form(state: SessionState) -> AskForForm | EndRun | None:
+    """What is done about a last reply that has another form than was asked for; None: it has that form."""
+    problems = unfit(state)
+    if not problems:
+        return None
+    if REPAIR_MARK not in state.noted:
+        return AskForForm(problems)
+    return EndRun("failed", f"response_format: the reply does not have this form: {problems}", UNFIT)
 
 
 def _unverified(state: SessionState, limits: RunLimits) -> EndRun | None:
@@ -387,6 +429,8 @@ def may_end(state: SessionState, outcome: Outcome) -> bool:
     if outcome == "completed":
         waits = state.queue and not (state.runs_alone and not state.steers)
         return not (waits or state.pending or state.needs_reply)
+    if outcome == "requires_action":
+        return state.awaits_client and not is_passed_over(state)
     if outcome == "waiting_approval":
         return not is_passed_over(state) and any(
             request.call_id in state.pending for request in state.approvals.values()

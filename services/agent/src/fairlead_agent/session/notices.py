@@ -7,6 +7,7 @@ import msgspec
 
 from fairlead_agent.session.approval_mail import ApprovalMail
 from fairlead_agent.session.branch_mail import BranchMail
+from fairlead_agent.session.client_mail import ClientMail
 from fairlead_agent.session.next_step import StartRun
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.tools.placement import moved
@@ -23,6 +24,7 @@ from fairlead_common.protocol.entries import (
     CustomEntry,
     ModeChangeEntry,
     ModelChangeEntry,
+    Placement,
     SessionInfoEntry,
 )
 from fairlead_common.protocol.ids import new_id
@@ -45,11 +47,14 @@ _decode = msgspec.json.decode
 class Notices:
     """Consumes notices for the owner of a session. Call it with the owner's lock held."""
 
-    def __init__(self, owner: Owner, config: LiveConfig, approvals: ApprovalMail) -> None:
+    def __init__(
+        self, owner: Owner, config: LiveConfig, approvals: ApprovalMail, clients: ClientMail
+    ) -> None:
         self._owner = owner
         self._state = owner.state
         self._config = config
         self._approvals = approvals
+        self._clients = clients
         self._branch_mail = BranchMail(owner)
 
     async def consume(self, mail: Notice, seq: int) -> StartRun | None:
@@ -82,14 +87,16 @@ class Notices:
                 await self._event(DELIVERY, _decode(mail.body, type=SystemNotice), seq)
             case "heartbeat" if dash:
                 await self._heartbeat(mail.name, _decode(mail.body, type=HeartbeatNotice), seq)
-            case "approval" if dash:
-                return await self._approvals.expired(rest, seq)
+            case "approval" | "client" if dash:
+                mail_of = self._approvals if kind == "approval" else self._clients
+                return await mail_of.expired(rest, seq)
             case _:
                 raise BadMessageError(f"unknown notice {mail.name!r}")
         return None
 
     async def _create(self, body: CreateSession, seq: int) -> None:
         """Settings of a session that is new, or that is there and gets them once more."""
+        is_new = self._state.cursor <= self._state.born_cursor  # no mail came before this
         if body.fork is not None and not self._state.items:
             await self._begin_as_fork(body.fork)
         if body.mode:
@@ -106,6 +113,10 @@ class Notices:
                 on_approval=body.on_approval,
                 verify=body.verify,
                 source=body.source or None,
+                instructions=body.instructions,
+                placement=Placement(host=body.host, workspace=body.workspace) if body.workspace else None,
+                owner=(body.owner or None) if is_new else None,
+                sender=body.sender,
             )
         )
 
@@ -153,6 +164,9 @@ class Notices:
                 source=body.source,
                 pinned=body.pinned,
                 archived=body.archived,
+                instructions=body.instructions,
+                shared=body.shared,
+                sender=body.sender,
             )
         )
 

@@ -7,7 +7,7 @@ fenced: an owner that was replaced fails its next append with `LostOwnershipErro
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -26,7 +26,7 @@ from fairlead_common.protocol.custom_entries import MODEL_FALLBACK
 from fairlead_common.protocol.entries import CustomEntry, DroppedEntry, Entry, MessageEntry, RunEndEntry
 from fairlead_common.protocol.events import EventBase
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.trace import trace_headers
+from fairlead_common.protocol.trace import parsed
 from fairlead_common.received import Record
 from fairlead_common.session_log.records import ONE_ENTRY, SEVERAL_ENTRIES, encode_record
 from fairlead_common.session_log.state import SessionState
@@ -34,6 +34,7 @@ from fairlead_common.session_log.state import SessionState
 PROVED_S: Final = 0.1  # after an append was sent that was stored, its owner need not read the log's end
 
 E = TypeVar("E", bound=Entry)
+OnStored = Callable[[SessionState, Sequence[Entry], str | None], None]  # the last: `traceparent`
 _encode_event = msgspec.json.Encoder().encode
 
 
@@ -48,12 +49,14 @@ class Owner:
         context: Context | None = None,
         readers: LogReaders | None = None,
         snapshots: StateSource | None = None,
+        on_stored: OnStored = lambda _state, _entries, _trace: None,
     ) -> None:
         """Create it; nothing is read before `async with`.
 
         Args:
             readers: which formats and types of entries may be written; None: records of one entry alone.
             snapshots: where the state of a long log may be; None: it is always read from its start.
+            on_stored: called with the state and the entries that were just stored; it must not fail.
         """
         self.bus = bus
         self.objects = objects
@@ -65,6 +68,7 @@ class Owner:
         self.stopping = asyncio.Event()
         self.trace: str | None = None  # of the prompt that is being worked on
         self._readers = readers
+        self._on_stored = on_stored
         self._replay = LogReplay(bus, objects, state, snapshots)
         self._mail: deque[Record] = deque()
         self._replaced_at = 0  # sequence of an entry that another owner wrote
@@ -115,6 +119,7 @@ class Owner:
                 self._mail.append(record)
         if not still_there and self.state.born_seq <= known:
             raise LostOwnershipError(f"{self.session}: entry {known} is not stored any more")
+        self.trace = self.trace or self._replay.trace  # so that the trace goes on where another owner died
         await self._replay.keep_skipped()
         if self._replay.has_leftovers:
             await self.bus.purge(subjects.SESSIONS, self._log_subject, before=self.state.born_seq)
@@ -305,7 +310,7 @@ class Owner:
         headers = {
             **headers,
             **kind,
-            **trace_headers(self.trace),
+            **({subjects.H_TRACE: self.trace} if self.trace and parsed(self.trace) else {}),
             subjects.H_CURSOR: str(entries[-1].cursor),
             subjects.H_STATE: state.after(*entries).phase,
         }
@@ -323,6 +328,7 @@ class Owner:
         self._proved_at = sent_at
         for entry in entries:
             state.apply(entry, seq, len(data) // len(entries))
+        self._on_stored(state, entries, self.trace)
         self.changed.set()
 
     # -- live --------------------------------------------------------------

@@ -11,6 +11,7 @@ import msgspec
 from fairlead_agent.session.owner import Owner
 from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.client_tools import ClientCall
 from fairlead_common.received import Record
 from fairlead_common.session_log.input_view import InputView
 from fairlead_common.session_log.records import entries_in
@@ -20,7 +21,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What a reply subject receives, as JSON.
 
     Fields:
-        outcome: of the run, or `dropped`: there is no run, and `error` says why.
+        outcome: of the run, or `dropped`: there is no run, and `error` says why. `requires_action` is no
+            final answer: the run waits for the results of `calls`.
         text: the last reply of the model; empty if the run did not end with one.
     """
 
@@ -29,6 +31,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str
     text: str = ""
     error: str | None = None
+    calls: list[ClientCall] = []
 
 
 class _Wish(msgspec.Struct):
@@ -72,6 +75,14 @@ class Replies:
         for seq in [each for each in state.replies if each not in self._sent] if of_queue else self.open():
             self._sent.add(seq)
             await self.tell(state.replies[seq].subject, answer)
+
+    async def ask_client(self, calls: list[ClientCall]) -> None:
+        """Tell all that wait for the next answer which calls of a client's tools it takes."""
+        state = self._owner.state
+        run_id = state.run.run_id if state.run else ""
+        asked = Answer(session=state.session, run_id=run_id, outcome="requires_action", calls=calls)
+        for seq in self.open():
+            await self.tell(state.replies[seq].subject, asked)
 
     async def drop(self, about: int, reason: str) -> None:
         """Tell all that wait for the answer to the input with the sequence `about` that there is none."""

@@ -15,6 +15,7 @@ from fairlead_agent.session.provider_wait import TIMER, ProviderWait, next_try
 from fairlead_agent.session.run_choices import denies_approvals
 from fairlead_agent.session.timers import set_timer
 from fairlead_agent.tools.calls import CANCELLED, ToolCalls
+from fairlead_agent.tools.client_calls import entry_of, open_calls
 from fairlead_agent.turn.left_out import NOTHING, OmissionCause
 from fairlead_common.config import AgentConfig
 from fairlead_common.cron.acknowledgement import is_acknowledgement
@@ -51,7 +52,8 @@ class RunEnding:
             await self._note_quiet_heartbeat(profile.heartbeat.ack_max_chars)
         else:
             await self._calls.cancel_all(_LAST_TURN if step.outcome == "turn_limit" else CANCELLED)
-        if step.outcome == "aborted" and not self._state.requests:
+        is_stopped = self._state.run is not None and self._state.run.aborting
+        if step.outcome == "aborted" and is_stopped and not self._state.requests:
             await self._drop_queue("the run was aborted")
         await self.close(step)
 
@@ -84,6 +86,17 @@ class RunEnding:
             return
         await ask(self._owner, profile, reached)
         await self.close(EndRun("waiting_budget", str(reached)))
+
+    async def wait_for_client(self, profile: AgentConfig) -> None:
+        """Park the run until its client has sent the results of its tools."""
+        calls = self._state.client_calls
+        if not calls:
+            return
+        at_ms = time.time_ns() // 1_000_000 + int(profile.client_result_timeout_s * 1000)
+        # The timer first: without it the run could wait for ever if this process died in between.
+        await set_timer(self._owner.bus, self._owner.session, f"client-{entry_of(calls[0])}", at_ms)
+        await self._replies.ask_client(open_calls(self._state))
+        await self.close(EndRun("requires_action"))
 
     async def _provider_wait(self, error: ModelError) -> ProviderWait | None:
         """How the run is parked until the provider is asked again; None: it fails."""
@@ -138,6 +151,11 @@ class RunEnding:
                 duration_ms=time.time_ns() // 1_000_000 - run.started_ms,
                 seqs=[seq for seq, _ in ended],
                 keys=[key for _, key in ended if key],
+                agent=self._state.agent,
+                model=run.model,
+                user=self._state.user,
+                tools=run.tools,
+                resumes=self._state.lineage[-2] if len(self._state.lineage) > 1 else "",
             )
             closed = await self._owner.close(entry, lambda: self._may_close(end.outcome))
             if not closed:

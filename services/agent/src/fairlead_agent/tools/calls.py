@@ -20,6 +20,7 @@ from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.run_choices import denies_approvals
 from fairlead_agent.session.timers import set_timer
 from fairlead_agent.tools.catalog import Catalog, Tools
+from fairlead_agent.tools.client_calls import NOT_READ, of_client, refusal_of
 from fairlead_agent.tools.deferred_tools import LOADER
 from fairlead_agent.tools.denials import denied, denied_by, unattended
 from fairlead_agent.tools.file_changes import with_turn
@@ -36,6 +37,7 @@ from fairlead_common.config import AgentConfig
 from fairlead_common.errors import NotFoundError
 from fairlead_common.policy.rules import SHELL
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.client_tools import CLIENT_HOST
 from fairlead_common.protocol.content import (
     AssistantMessage,
     ToolCallBlock,
@@ -48,8 +50,9 @@ from fairlead_common.protocol.entries import (
     HookDecisionEntry,
 )
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.messages import ToolCall, ToolSpec
+from fairlead_common.protocol.messages import PromptOptions, ToolCall, ToolSpec
 from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.service.log_formats import REQUIRES_ACTION
 
 log = structlog.get_logger()
 
@@ -90,8 +93,10 @@ class ToolCalls:
         self._own = OwnCalls(owner, bus, sent)
         self.file_undo = FileUndo(owner, bus, catalog, places, config)
 
-    async def run_pending(self, profile: AgentConfig, tools: Tools) -> Literal["done", "parked"]:
+    async def run_pending(self, profile: AgentConfig, tools: Tools) -> Literal["done", "parked", "client"]:
         """Bring the next pending calls to their results, in order; or park the run for an approval.
+
+        `client`: only calls are left that the client of the run makes.
 
         It returns after each wait, for hooks or for results, since what it was given and what it computed is
         old then: the next step is decided again, and calls are judged by the state and the settings of now.
@@ -104,6 +109,9 @@ class ToolCalls:
             await self._skip_the_rest()
             if not state.pending:
                 return "done"
+        await self._refuse_to_client()
+        if state.awaits_client:
+            return "client"
         batch = self._next_batch(tools)
         if await self._ask_hooks(batch, profile, tools):
             return "done"
@@ -143,7 +151,7 @@ class ToolCalls:
         return self._aborting or bool(self._state.steers)
 
     def _next_batch(self, tools: Tools) -> list[ToolCallBlock]:
-        pending = list(self._state.pending.values())
+        pending = [call for call in self._state.pending.values() if not of_client(call)]
         under_way = [call for call in pending if call.call_id in self._sent]
         if under_way:
             return under_way
@@ -155,6 +163,15 @@ class ToolCalls:
         return batch
 
     # -- begin -------------------------------------------------------------
+
+    async def _refuse_to_client(self) -> None:
+        """Report calls that the client cannot make as they are, so that the model makes them again."""
+        if not self._state.client_calls:
+            return
+        is_read = await self._owner.may_write_soon(REQUIRES_ACTION)
+        for call in self._state.client_calls:
+            if (outcome := refusal_of(call, self._state.options) if is_read else NOT_READ) is not None:
+                await self._sent.settle_unstarted(call, outcome)
 
     async def _begin(
         self, call: ToolCallBlock, profile: AgentConfig, tools: Tools
@@ -168,7 +185,7 @@ class ToolCalls:
             await self._sent.settle_unstarted(call, shown_by_loader(call, tools, self._state.tool_list))
             return "settled"
         spec = tools.specs.get(call.name)
-        if problem := self._cut(call) or refusal(call, spec, tools, self._state.tool_list):
+        if problem := self._cut(call) or self._problem(call, spec, tools):
             return await self._refuse(call, refused(call, spec, problem))
         assert spec is not None and call.arguments is not None and call.host  # noqa: S101, PT018 - see refusal
         facts = self._facts(call, spec, profile, tools)
@@ -202,6 +219,12 @@ class ToolCalls:
         log.info("refused_call_runs", call=call.call_id, status=outcome.status)
         return "sent"
 
+    def _problem(self, call: ToolCallBlock, spec: ToolSpec | None, tools: Tools) -> str | None:
+        """Why the call cannot be made as it is; None: it can."""
+        options = self._state.options or PromptOptions()
+        shown = None if options.only_client_tools else self._state.tool_list
+        return refusal(call, spec, tools, shown, [tool.name for tool in options.client_tools])
+
     def _facts(self, call: ToolCallBlock, spec: ToolSpec, profile: AgentConfig, tools: Tools) -> CallFacts:
         host = call.host or ""
         request = self._policy.as_shown(self._request(call, spec, profile))
@@ -215,7 +238,7 @@ class ToolCalls:
             spec = tools.specs.get(call.name)
             if call.call_id in self._sent or call.call_id in self._state.hook_decisions:
                 continue
-            if spec is None or self._cut(call) or refusal(call, spec, tools, self._state.tool_list):
+            if spec is None or self._cut(call) or self._problem(call, spec, tools):
                 continue
             try:
                 decision = await self._hooks_decision(self._facts(call, spec, profile, tools), profile, tools)
@@ -360,7 +383,7 @@ class ToolCalls:
         await self._sent.recall()
         deadline = _now() + CANCEL_PATIENCE_S
         for call in list(self._state.pending.values()):
-            if call.host is None or await self._sent.win_claim(call):
+            if call.host in (None, CLIENT_HOST) or await self._sent.win_claim(call):
                 await self._sent.settle_unstarted(call, unanswered(call, self._state, unstarted))
         while self._state.pending:
             self._owner.changed.clear()
@@ -375,7 +398,7 @@ class ToolCalls:
 
     async def _skip_the_rest(self) -> None:
         for call in list(self._state.pending.values()):
-            if call.host is None or await self._sent.win_claim(call):
+            if call.host in (None, CLIENT_HOST) or await self._sent.win_claim(call):
                 await self._sent.settle_unstarted(call, unanswered(call, self._state, _SKIPPED))
 
 

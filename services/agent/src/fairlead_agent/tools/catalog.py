@@ -256,6 +256,11 @@ class Catalog:
                 log.warning("tools_unknown", host=host, tools=missing)
         return tools
 
+    def group_of(self, name: str) -> str:
+        """The family of a tool that some host offers, or the agent service itself; else `other`."""
+        specs = (spec for info, _ in self._executors.values() for spec in info.tools)
+        return next((spec.group for spec in (*OWN_TOOLS, *specs) if spec.name == name), "") or "other"
+
     async def first(self, choose: Callable[[list[ExecutorInfo]], T | None], patience_s: float) -> T | None:
         """What `choose` finds among the executors that live, as soon as it finds anything; else None."""
         try:

@@ -174,7 +174,8 @@ def moved(state: SessionState, profile: AgentConfig, host: str, *, force_empty: 
     if kind == "folder":
         if not force_empty:
             return "the workspace is a folder of its host; on another host it would be a different folder"
-        return Placement(host=host, workspace=profile.workspace)
+        own = state.placement.workspace if state.placement and state.has_own_folder else profile.workspace
+        return Placement(host=host, workspace=own)
     if state.placement is None:
         return own_place(host, profile, state.session)
     return msgspec.structs.replace(state.placement, host=host)

@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from fairlead_agent.tools.client_calls import INSTEAD, STOPPED, of_client
 from fairlead_agent.tools.refusals import written
 from fairlead_common.protocol.content import ToolCallBlock, ToolOutcome, ToolStatus, UserMessage, text_outcome
 from fairlead_common.protocol.entries import ApprovalEntry, ApprovalRequestEntry
@@ -30,17 +31,21 @@ def open_question(state: SessionState) -> ApprovalRequestEntry | None:
     return next(filter(asks_question, state.approvals.values()), None)
 
 
-def passes_over_question(state: SessionState, mail: UserInput) -> bool:
-    """Whether this prompt comes instead of an answer: its writer goes on without one.
+def passes_over(state: SessionState, mail: UserInput) -> bool:
+    """Whether this prompt comes instead of an answer, or of a client's results: its writer goes on without.
 
     What a job or a stranger sends is no word of the person who was asked.
     """
-    return open_question(state) is not None and not mail.untrusted and mail.sender not in _UNATTENDED
+    return _waits_for_answer(state) and not mail.untrusted and mail.sender not in _UNATTENDED
 
 
 def is_passed_over(state: SessionState) -> bool:
     """Whether such a prompt waits to be said, so that no answer is waited for any more."""
-    return open_question(state) is not None and (bool(state.steers) or state.runs_alone)
+    return _waits_for_answer(state) and (bool(state.steers) or state.asks_for_run)
+
+
+def _waits_for_answer(state: SessionState) -> bool:
+    return open_question(state) is not None or state.awaits_client
 
 
 def problem(arguments: dict[str, object]) -> str:
@@ -117,6 +122,8 @@ def unanswered(call: ToolCallBlock, state: SessionState, otherwise: ToolOutcome)
     Args:
         otherwise: for every call that is no open question: it was `skipped` or `cancelled`.
     """
+    if of_client(call):
+        return INSTEAD if otherwise.status == "skipped" else STOPPED
     asked = any(each.call_id == call.call_id for each in filter(asks_question, state.approvals.values()))
     if call.name != QUESTION_TOOL or not asked:
         return otherwise

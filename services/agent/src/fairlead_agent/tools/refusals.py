@@ -2,6 +2,7 @@
 
 import difflib
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +13,7 @@ from fairlead_agent.tools.deferred_tools import LOADER
 from fairlead_common.protocol.content import REFUSED, ToolCallBlock, ToolOutcome, text_outcome
 from fairlead_common.protocol.entries import ToolListEntry
 from fairlead_common.protocol.messages import ToolSpec
+from fairlead_common.protocol.tool_names import available_names
 
 MAX_RAW_CHARS: Final = 200
 MAX_NAME_CHARS: Final = 100  # of a tool that there is not
@@ -37,16 +39,20 @@ _NONE_NEEDED: Final = frozenset({"todowrite", "todoread", "updateplan", "think",
 
 
 def refusal(
-    call: ToolCallBlock, spec: ToolSpec | None, tools: Tools, shown: ToolListEntry | None = None
+    call: ToolCallBlock,
+    spec: ToolSpec | None,
+    tools: Tools,
+    shown: ToolListEntry | None = None,
+    of_client: Sequence[str] = (),
 ) -> str | None:
     """Why the call cannot be made as it is; None: it can.
 
     Args:
         spec: of the tool that it names, if that is on offer.
-        shown: the tools that the model was offered.
+        shown: the tools that the model was offered. of_client: names of those that its client has.
     """
     if spec is None:
-        return _no_tool(call, tools, shown)
+        return _no_tool(call, tools, shown, of_client)
     names = expected(spec.parameters)
     if is_deferred(spec.name, shown):  # the model may never have seen what it takes
         names = f"{names}. {schema_of(tools, spec.name)}"
@@ -67,11 +73,12 @@ def is_deferred(name: str, shown: ToolListEntry | None) -> bool:
     return shown is not None and LOADER in shown.names and name not in shown.names
 
 
-def available(tools: Tools, shown: ToolListEntry | None) -> str:
-    """The names of the tools that can be called, for the model: if others are deferred, those in its list."""
+def available(wanted: str, tools: Tools, shown: ToolListEntry | None, of_client: Sequence[str] = ()) -> str:
+    """Which tools can be called, for the model: if others are deferred, those in its list."""
+    names = list(tools.specs)
     if shown is not None and LOADER in shown.names:
-        return ", ".join(name for name in shown.names if name in tools.specs or name == LOADER)
-    return ", ".join(tools.specs) or "none right now"
+        names = [name for name in shown.names if name in tools.specs or name == LOADER]
+    return available_names(wanted, [*names, *of_client])
 
 
 def schema_of(tools: Tools, name: str) -> str:
@@ -96,13 +103,13 @@ def refused(call: ToolCallBlock, spec: ToolSpec | None, why: str) -> ToolOutcome
     return msgspec.structs.replace(outcome, details={REFUSED: kind})
 
 
-def _no_tool(call: ToolCallBlock, tools: Tools, shown: ToolListEntry | None) -> str:
-    known = available(tools, shown)
+def _no_tool(call: ToolCallBlock, tools: Tools, shown: ToolListEntry | None, of_client: Sequence[str]) -> str:
+    known = available(call.name, tools, shown, of_client)
     if call.name in tools.barred:
-        return f"{barred(call.name, tools)} Available: {known}."
+        return f"{barred(call.name, tools)} {known}"
     if shown is not None and call.name in (*shown.names, *shown.deferred):
-        return f"Tool {call.name!r} is not available: no executor offers it right now. Available: {known}."
-    words = f"There is no tool {call.name[:MAX_NAME_CHARS]!r}. Available: {known}."
+        return f"Tool {call.name!r} is not available: no executor offers it right now. {known}"
+    words = f"There is no tool {call.name[:MAX_NAME_CHARS]!r}. {known}"
     plain = "".join(sign for sign in call.name.lower() if sign.isalnum())
     if plain in _NONE_NEEDED:
         return f"{words} Go on without it."

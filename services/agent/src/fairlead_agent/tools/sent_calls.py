@@ -11,6 +11,7 @@ import msgspec
 import structlog
 
 from fairlead_agent.hooks.before_call import noted
+from fairlead_agent.observability.run_spans import call_span_id
 from fairlead_agent.policy.taint import brought
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.tools.denials import DENIED_BY
@@ -18,6 +19,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.chunked_requests import write_parts
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.client_tools import CLIENT_HOST
 from fairlead_common.protocol.content import (
     ToolCallBlock,
     ToolOutcome,
@@ -27,7 +29,8 @@ from fairlead_common.protocol.content import (
 )
 from fairlead_common.protocol.events import ToolExecutionStart
 from fairlead_common.protocol.messages import ToolCall, ToolClaim, ToolResult
-from fairlead_common.protocol.trace import trace_headers
+from fairlead_common.protocol.trace import with_span
+from fairlead_common.received import Headers
 from fairlead_common.session_log.results import result_entry
 
 log = structlog.get_logger()
@@ -67,7 +70,7 @@ class SentCalls:
     async def _recall(self) -> None:
         self._recalled = True
         for call in list(self._state.pending.values()):
-            if call.host and call.call_id not in self._sent:
+            if call.host not in (None, CLIENT_HOST) and call.call_id not in self._sent:
                 record = await self._bus.last(subjects.TOOLS, subjects.tool_request(call.host, call.call_id))
                 if record is not None:
                     data = await self._owner.objects.unpack(record.data, record.headers)
@@ -93,12 +96,17 @@ class SentCalls:
                 subjects.TOOLS,
                 subjects.tool_request(host, request.call_id),
                 payload,
-                {**headers, **trace_headers(self._owner.trace)},
+                {**headers, **self._trace_headers(request.call_id)},
                 point="agent.request",
             )
         except ConflictError:  # its token counts
             self._sent.pop(request.call_id)
             await self._recall()
+
+    def _trace_headers(self, call_id: str) -> Headers:
+        """Below them comes what the executor does."""
+        trace = with_span(self._owner.trace, call_span_id(call_id))
+        return {subjects.H_TRACE: trace} if trace else {}
 
     async def _show_start(self, request: ToolCall) -> None:
         run_id = self._state.run.run_id if self._state.run else ""

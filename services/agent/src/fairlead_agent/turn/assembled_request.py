@@ -12,11 +12,14 @@ from fairlead_agent.models.interface import FetchObject, ModelRequest
 from fairlead_agent.models.table import ModelFacts
 from fairlead_agent.models.window import Window
 from fairlead_agent.session.run_choices import chosen_thinking
+from fairlead_agent.tools.client_calls import choice_for
 from fairlead_agent.tools.tool_lists import ToolList
 from fairlead_agent.turn.context import BYTES_PER_TOKEN, CONTINUE, Context, View
 from fairlead_agent.turn.inbox import note
+from fairlead_agent.turn.response_form import is_repairing, wanted_form
 from fairlead_agent.turn.system_prompt import system_prompt
 from fairlead_common.config import AgentConfig
+from fairlead_common.protocol.client_tools import NO_TOOL
 from fairlead_common.session_log.state import SessionState
 
 
@@ -85,11 +88,15 @@ def assembled(
     room = basis.window.room(needed)
     reason = state.continuation
     more = [CONTINUE[reason]] if reason else [note(told)] if told else []
+    tools = state.options.client_tools if state.options is not None else []
     return ModelRequest(
         model=basis.model_name.partition("/")[2],
         messages=[*context.messages, *more] if more else context.messages,
         system=basis.system,
         tools=basis.tools,
+        strict_tools=frozenset(tool.name for tool in tools if tool.strict),
+        tool_choice=(NO_TOOL if is_repairing(state) else choice_for(state)) if basis.tools else None,
+        response_format=wanted_form(state),
         thinking=chosen_thinking(state, basis.profile),
         temperature=basis.profile.temperature,
         max_output_tokens=basis.window.asked(basis.profile, room),

@@ -11,10 +11,12 @@ from fairlead_agent.models.interface import ModelBackend, ModelError, ModelReque
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.models.sending import pause_s, send
 from fairlead_agent.models.window import Window
+from fairlead_agent.observability.run_metrics import count_failure
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.run_choices import chosen_model
 from fairlead_agent.tools.arguments import Json
 from fairlead_agent.tools.catalog import Catalog
+from fairlead_agent.tools.client_calls import offered, schemas_of
 from fairlead_agent.tools.deferred_tools import LOADER
 from fairlead_agent.tools.placement import Boundary, WorkspacePlaces, boundary
 from fairlead_agent.tools.session_tools import SessionTools
@@ -43,6 +45,7 @@ from fairlead_common.protocol.entries import (
 )
 from fairlead_common.protocol.events import Retry, TurnStart
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import PromptOptions
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.log_formats import HOOK_CONTEXT
 from fairlead_common.session_log.conversation import WORK_MODE
@@ -76,6 +79,7 @@ class ModelTurn:
         self._folders = FolderInstructionNotes(owner, catalog)
         self._told = ToldChanges()
         self._tools_size: tuple[ToolList, int] = ((), 0)  # of the last request
+        self._offered: tuple[ToolList, PromptOptions | None, ToolList] = ((), None, ())  # the same
         self._inbox = Inbox(catalog, self._object, lambda: owner_of(owner.session, owner.state.born_seq))
         self._streaming: StreamedRequest | None = None
         self._interrupted = False
@@ -149,10 +153,11 @@ class ModelTurn:
         for attempt in range(retries + 1):
             if spend is None or spend.is_over:
                 spend = await self._reserved(agent, profile, model_name, request[0])
-            reply = StreamedReply(new_id(), request[1], request[2])
+            reply = StreamedReply(new_id(), request[1], request[2], schemas_of(self._state.options))
             try:
                 await self._read(model_name, spend.request, reply)
             except ModelError as error:
+                count_failure(model_name, error)
                 is_long_wait = (error.retry_after_s or 0) > MAX_ASKED_DELAY_S
                 is_last = error.kind != "retryable" or is_long_wait or attempt >= retries
                 await spend.failed(error, answered=reply.first_piece_ms is not None, again=not is_last)
@@ -266,7 +271,8 @@ class ModelTurn:
             place = self._places.known(self._state, profile, (self._state.placement or place).host)
         host = place.host if place else None
         others_tokens = self._config.current.tools.others_tokens
-        tools = await self._tools.offered(host, profile, maker(model_name), others_tokens)
+        own = await self._tools.offered(host, profile, maker(model_name), others_tokens)
+        tools = self._with_clients(own)
         context, window = self._owner.context, self._registry.window(model_name, profile)
         facts, without = self._registry.facts(model_name), self._config.current.models.without_images
         basis = RequestBasis(
@@ -284,13 +290,28 @@ class ModelTurn:
         self.size = RequestSize(model_name, window, context.tokens + basis.tokens, basis.tokens)
         self._check_size(context.tokens + basis.tokens, window)
         request = assembled(self._state, context, basis, told, self._owner.objects.get)
-        return request, host, self._callable(host, profile, tools)
+        return request, host, self._callable(host, profile, own)
+
+    def _with_clients(self, own: ToolList) -> ToolList:
+        """The list with the tools of the run's client; the same object for the same list and run."""
+        options = self._state.options
+        known_own, known_options, known = self._offered
+        if known_own is not own or known_options is not options:
+            known = offered(own, options)
+            self._offered = own, options, known
+        return known
 
     def _callable(self, host: str | None, profile: AgentConfig, listed: ToolList) -> dict[str, Json]:
-        """The schemas of the arguments of those in the list, and of those that it leaves out."""
-        work_mode = self._state.work(profile.work_mode)
+        """The schemas of the arguments of those in the list, and of those that it leaves out.
+
+        Without those whose names tools of the client have.
+        """
+        options, work_mode = self._state.options, self._state.work(profile.work_mode)
+        if options is not None and options.only_client_tools:
+            return {}
         live = self._catalog.tools(host, profile.tools, work_mode).schemas if host else ()
-        return {tool.name: tool.parameters for tool in (*live, *listed) if tool.name != LOADER}
+        taken = {LOADER, *schemas_of(options)}
+        return {tool.name: tool.parameters for tool in (*live, *listed) if tool.name not in taken}
 
     async def _store_files(
         self, agent: str, profile: AgentConfig, place: Placement | None, view: View
@@ -317,7 +338,8 @@ class ModelTurn:
         self._tools.environment = environment
         self._tools.opening_mode = self._tools.begun_in(self._state.work(profile.work_mode))
         begun = begun_ms(self._state.items)
-        return opening(environment.text, self._tools.opening_mode, instructions, begun)
+        client = self._state.instructions
+        return opening(environment.text, self._tools.opening_mode, instructions, begun, client)
 
     async def _instructions(self, place: Placement | None, within: Boundary) -> str | None:
         if place is None:

@@ -4,20 +4,25 @@ from typing import Final, TypeGuard
 
 import msgspec
 
-from fairlead_common.protocol.content import ContentBlock, Message, TextBlock, UserMessage
+from fairlead_common.protocol.content import (
+    INBOX_FOLDER,
+    INPUT_FILE,
+    ContentBlock,
+    Message,
+    TextBlock,
+    UserMessage,
+)
 from fairlead_common.session_log.conversation import is_said
 
 SHARE: Final = 0.5  # of what a conversation can have: a message with more is shown in part
 _SHOWN_SHARE: Final = 0.1
 _MIN_SHOWN_CHARS: Final = 400
 _BYTES_PER_TOKEN: Final = 4
-FOLDER: Final = ".fairlead/inbox"
-INPUT_FILE: Final = "input.txt"
 
 
 def path_of(entry_id: str) -> str:
     """Of the file with the whole text, in the workspace."""
-    return f"{FOLDER}/{entry_id}/{INPUT_FILE}"
+    return f"{INBOX_FOLDER}/{entry_id}/{INPUT_FILE}"
 
 
 def oversized_text(message: Message, usable: int) -> str:

@@ -21,9 +21,10 @@ from fairlead_agent.models.interface import (
 )
 from fairlead_agent.models.pricing import priced
 from fairlead_agent.models.table import UNKNOWN, ModelFacts
-from fairlead_agent.tools.arguments import Json, parse
+from fairlead_agent.tools.arguments import Json, fitted, parse
 from fairlead_agent.tools.deferred_tools import LOADER, is_loader, meant
 from fairlead_agent.tools.spellings import understood
+from fairlead_common.protocol.client_tools import CLIENT_HOST
 from fairlead_common.protocol.content import (
     AssistantBlock,
     AssistantMessage,
@@ -76,14 +77,20 @@ class StreamedReply:
         message_id: of the log entry to come.
         host: whose executors run its calls.
         schemas: of the arguments, by tool, of all that may be called.
+        of_client: the same of those that the client of the run has; a name is in one of both alone.
     """
 
     def __init__(
-        self, message_id: str, host: str | None, schemas: Mapping[str, Json] = MappingProxyType({})
+        self,
+        message_id: str,
+        host: str | None,
+        schemas: Mapping[str, Json] = MappingProxyType({}),
+        of_client: Mapping[str, Json] = MappingProxyType({}),
     ) -> None:
         self.message_id = message_id
         self._host = host
         self._schemas = schemas
+        self._of_client = of_client
         self._blocks: list[_Block] = []
         self._calls: dict[int, int] = {}  # the provider's index of a call: our newest block of it
         self._last_call: int | None = None
@@ -267,11 +274,14 @@ class StreamedReply:
         arguments = parse(text) if is_cut or text else {}  # one without any was cut before its first
         through: CalledThrough | None = None
         if arguments is not None:
-            if (call := meant(name, arguments, self._schemas)) is not None:
+            if (call := meant(name, arguments, {**self._schemas, **self._of_client})) is not None:
                 through, (name, arguments) = CalledThrough(tool=LOADER, arguments=arguments), call
-            name, arguments = (
-                (LOADER, arguments) if is_loader(name) else understood(name, arguments, self._schemas)
-            )
+            if name in self._of_client:
+                arguments = fitted(arguments, self._of_client[name])
+            elif is_loader(name):
+                name = LOADER
+            else:
+                name, arguments = understood(name, arguments, self._schemas)
         own_id = block.provider_id if block.provider_id not in seen else ""
         seen.add(block.provider_id)
         return ToolCallBlock(
@@ -280,7 +290,7 @@ class StreamedReply:
             arguments=arguments,
             raw_arguments=text[:MAX_RAW_CHARS] if arguments is None else None,
             provider_id=own_id or None,
-            host=self._host,
+            host=CLIENT_HOST if name in self._of_client else self._host,
             provider=provider,
             through=through,
         )

@@ -24,6 +24,10 @@ NOT_READ: Final = (
 NOT_READ_REMOTELY: Final = (
     "[AGENTS.md files of a remote machine are not read for you. Look for them before you change anything.]"
 )
+OF_CLIENT: Final = (
+    "The program that the user talks to you through gave these instructions for this conversation. Follow "
+    "them wherever the system prompt does not say otherwise."
+)
 _DAY_MS: Final = 86_400_000
 # No name of a tool stands in these: which ones there are changes from session to session.
 _WORK_MODES: Final = frozenset(get_args(WorkMode)) - {""}
@@ -46,7 +50,9 @@ def mode_text(work_mode: str) -> str:
     return _text(f"mode_{work_mode}") if work_mode in _WORK_MODES else ""
 
 
-def opening(environment: str, work_mode: str, instructions: str | None, started_ms: int) -> str:
+def opening(
+    environment: str, work_mode: str, instructions: str | None, started_ms: int, client: str = ""
+) -> str:
     """The first message of a conversation.
 
     Args:
@@ -54,6 +60,7 @@ def opening(environment: str, work_mode: str, instructions: str | None, started_
         work_mode: empty: none is set.
         instructions: of the workspace; empty: none; None: not known now.
         started_ms: when the conversation that is shown begins, in milliseconds since 1970; 0: unknown.
+        client: instructions of the client for this session; empty: none.
     """
     date = f"Date: {day(started_ms)}\n" if started_ms else ""
     parts = [f"<environment>\n{date}{environment}\n</environment>"]
@@ -63,6 +70,8 @@ def opening(environment: str, work_mode: str, instructions: str | None, started_
         instructions = NOT_READ
     if instructions.strip():
         parts.append(f"<instructions>\n{instructions.strip()}\n</instructions>")
+    if client.strip():
+        parts.append(f"<client_instructions>\n{OF_CLIENT}\n\n{client.strip()}\n</client_instructions>")
     return "\n\n".join(parts)
 
 

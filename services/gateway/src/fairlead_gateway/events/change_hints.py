@@ -10,6 +10,8 @@ from fairlead_common.bus import Bus
 from fairlead_common.cron.runs import CronEvent
 from fairlead_common.protocol import subjects
 from fairlead_common.received import Delivery
+from fairlead_gateway.identity.access import SessionAccess
+from fairlead_gateway.identity.principal import Principal
 
 log = structlog.get_logger()
 
@@ -23,23 +25,38 @@ class Hint(NamedTuple):
 
     Fields:
         action, status: of a job's last event (`CronEvent`); empty for other kinds.
+        next_run_at_ms: of a job whose run started or ended: when it fires next; 0: never, or not known.
     """
 
     kind: HintKind
     id: str
     action: str = ""
     status: str = ""
+    next_run_at_ms: int = 0
 
 
 class Viewer:
-    """What one client was not told yet."""
+    """What one client was not told yet: of sessions that it may see, and of the jobs of others no names."""
 
-    def __init__(self) -> None:
+    def __init__(self, principal: Principal) -> None:
+        self._principal = principal
         self._pending: dict[tuple[HintKind, str], Hint] = {}
         self.woken = asyncio.Event()
 
-    def note(self, hint: Hint) -> None:
-        """Tell it soon: of one thing only the last change. Too much at once becomes `look at everything`."""
+    def note(self, hint: Hint, access: tuple[SessionAccess, ...] = ()) -> None:
+        """Tell it soon: of one thing only the last change. Too much at once becomes `look at everything`.
+
+        Args:
+            access: to the session that it is about, before and after.
+        """
+        if access and not any(each.lets(self._principal, "read") for each in access):
+            return
+        if hint.kind == "job" and not self._principal.is_admin:
+            hint = Hint("job", "")
+        self.tell(hint)
+
+    def tell(self, hint: Hint) -> None:
+        """Keep what the client may hear until it is taken."""
         if len(self._pending) >= MAX_PENDING:
             self._pending = {(kind, ""): Hint(kind, "") for kind, _ in self._pending}
         self._pending[hint.kind, hint.id] = hint
@@ -60,10 +77,10 @@ class ChangeHints:
         self._bus = bus
         self.viewers: set[Viewer] = set()
 
-    def tell(self, kind: HintKind, name: str, action: str = "", status: str = "") -> None:
-        """Something of this name has changed."""
+    def tell(self, kind: HintKind, name: str, access: tuple[SessionAccess, ...] = ()) -> None:
+        """Something of this name has changed; `access`: to the session that it is about, before and now."""
         for viewer in self.viewers:
-            viewer.note(Hint(kind, name, action, status))
+            viewer.note(Hint(kind, name), access)
 
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service: hear of jobs and executors."""
@@ -81,7 +98,9 @@ class ChangeHints:
         except msgspec.DecodeError as error:
             log.warning("cron_event_ignored", error=str(error))
             return
-        self.tell("job", event.job_id, event.action, event.status or "")
+        hint = Hint("job", event.job_id, event.action, event.status or "", event.next_run_at_ms or 0)
+        for viewer in self.viewers:
+            viewer.note(hint)
 
     def _on_executor(self, delivery: Delivery) -> None:
         self.tell("executor", delivery.subject.rpartition(".")[2])

@@ -17,8 +17,8 @@ from fairlead_gateway.events.change_hints import Hint, Viewer
 from fairlead_gateway.events.event_stream import LOGIN_CHECK_S
 from fairlead_gateway.gateway import Gateway, gateway_of, principal_of
 from fairlead_gateway.http import sse
-from fairlead_gateway.http.auth import Principal
 from fairlead_gateway.http.request_parsing import check_parameters
+from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.responses import Changed
 
 PAUSE_S: Final = 0.1  # between two looks
@@ -54,7 +54,7 @@ class ChangeStream:
         await sse.end(send)
 
     async def _pump(self, write: Callable[[bytes], Awaitable[None]]) -> None:
-        viewer, loop = Viewer(), asyncio.get_running_loop()
+        viewer, loop = Viewer(self._principal), asyncio.get_running_loop()
         viewers = self._gateway.change_hints.viewers
         viewers.add(viewer)
         try:
@@ -79,6 +79,12 @@ class ChangeStream:
 
 
 def _frame(hint: Hint) -> bytes:
-    change = Changed(kind=hint.kind, id=hint.id, action=hint.action, status=hint.status)
+    change = Changed(
+        kind=hint.kind,
+        id=hint.id,
+        action=hint.action,
+        status=hint.status,
+        next_run_at_ms=hint.next_run_at_ms,
+    )
     body = msgspec.json.encode(change)
     return b"event: changed\ndata: %s\n\n" % body

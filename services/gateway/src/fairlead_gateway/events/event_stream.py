@@ -1,18 +1,10 @@
-"""Server-sent events of one session: first its log, then what happens, without gaps or repeats.
-
-Each event has the id `<log>-<event>`: the last sequences of the log and of the live events that the
-client has seen. A log entry stands for several events; all but the last carry `<log>-<event>-<n>`:
-the client has the first n events of the entry `<log>`, and not yet the rest. Entries of a record that holds
-several have `<log>.<index>` for `<log>`, with the index from 0.
-"""
+"""Server-sent events of one session: first its log, then what happens, without gaps or repeats."""
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Final
 
-import msgspec
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,23 +15,20 @@ from fairlead_common.bus.tail import Tail, TailSource
 from fairlead_common.errors import (
     BadMessageError,
     BusUnavailableError,
-    InvalidInputError,
     LaterVersionError,
     NotFoundError,
     RetryableError,
 )
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.events import DerivedEvent
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.received import Record
-from fairlead_common.session_log.derived_events import derived
 from fairlead_common.session_log.generations import deletion_in
-from fairlead_common.session_log.records import Placed
-from fairlead_common.session_log.superseded import Superseded, sniff
+from fairlead_gateway.events.event_frames import Encode, EventFrames, StreamPosition, parse_position
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http import sse
-from fairlead_gateway.http.auth import Principal
 from fairlead_gateway.http.request_parsing import MAX_SEQ, check_parameters, one, whole_number
+from fairlead_gateway.identity.principal import Principal
+from fairlead_gateway.identity.session_access import still_sees
 from fairlead_gateway.sessions.transcript import placed, read_before
 
 log = structlog.get_logger()
@@ -52,45 +41,9 @@ CHUNK_BYTES: Final = 64 * 1024
 
 _CONTEXT_ENTRIES: Final = 256
 _REPLAY_BATCH: Final = 256
-_ID: Final = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,4}))?-([0-9]{1,19})(?:-([0-9]{1,3}))?")
+_REPLAY_BYTES: Final = 128 * 1024  # held for each viewer that does not read what it asked for
 
 _LOG, _EVENT = 0, 1
-
-
-class StreamPosition(NamedTuple):
-    """What a client has seen.
-
-    Fields:
-        log: all records up to here.
-        entries: how many entries of the record after `log`, whole.
-        parts: how many events of the entry after those.
-    """
-
-    log: int
-    event: int
-    parts: int = 0
-    entries: int = 0
-
-
-_NOTHING: Final = (0, 0, 0)
-
-
-def parse_position(text: str) -> StreamPosition:
-    """The position that an event id stands for.
-
-    Raises:
-        InvalidInputError: it is no event id.
-    """
-    match = _ID.fullmatch(text)
-    if match is None or max(int(match[1]), int(match[3])) > MAX_SEQ:
-        raise InvalidInputError("Last-Event-ID", f"must be the id of an event, got {text[:80]!r}")
-    log, index, event, parts = (None if each is None else int(each) for each in match.groups())
-    assert log is not None  # noqa: S101 - both are in every id
-    assert event is not None  # noqa: S101
-    if index is None and parts is None:
-        return StreamPosition(log, event)
-    seen = 0 if index is None else index + (parts is None)
-    return StreamPosition(max(0, log - 1), event, parts or 0, seen)
 
 
 async def events(request: Request) -> "Response | EventStream":
@@ -98,16 +51,29 @@ async def events(request: Request) -> "Response | EventStream":
     check_parameters(request, "after", "last_event_id")
     gateway = gateway_of(request)
     session = check_id(request.path_params["session"], "session")
-    resume = request.headers.get("last-event-id") or one(request, "last_event_id")
+    resume = request.headers.get("last-event-id") or one(request, "last_event_id") or ""
     after = whole_number(request, "after", 0, least=-1, most=MAX_SEQ)
-    position = parse_position(resume) if resume else None
     async with answering():
         await gateway.must_exist(session)
-        if position is None:
-            position = await _now(gateway, session) if after == -1 else StreamPosition(after, 0)
+        position = await position_for(gateway, session, resume, after)
     if request.method == "HEAD":
         return sse.headers_alone()
     return EventStream(gateway, session, position, principal_of(request))
+
+
+async def position_for(gateway: Gateway, session: str, resume: str, after: int) -> StreamPosition:
+    """Where a viewer begins.
+
+    Args:
+        resume: id of the last event that it has seen; empty: `after` counts.
+        after: sequence of a log entry; -1: what happens from now on.
+
+    Raises:
+        InvalidInputError: `resume` is no event id.
+    """
+    if resume:
+        return parse_position(resume)
+    return await _now(gateway, session) if after == -1 else StreamPosition(after, 0)
 
 
 async def _now(gateway: Gateway, session: str) -> StreamPosition:
@@ -116,96 +82,28 @@ async def _now(gateway: Gateway, session: str) -> StreamPosition:
     return StreamPosition(entry.seq if entry else 0, event.seq if event else 0)
 
 
-class EventFrames:
-    """Turns records into the bytes of events, and knows how far it got."""
-
-    def __init__(self, position: StreamPosition) -> None:
-        self.log = position.log
-        self.event = position.event
-        self.settled = Superseded()
-        self._seen = (position.log + 1, position.entries, position.parts)
-
-    def record(self, seq: int, entries: list[Placed]) -> list[bytes]:
-        """The events of one record of the log that the client has not seen yet."""
-        (at, seen, parts), self._seen = self._seen, _NOTHING
-        if at != seq:
-            seen, parts = 0, 0
-        self.log = seq
-        found: list[bytes] = []
-        for number, each in enumerate(entries):
-            events = self._entry(each)
-            if number >= seen:
-                found += events[parts:] if number == seen else events
-        return found
-
-    def _entry(self, placed: Placed) -> list[bytes]:
-        seq, index, data = placed
-        about = b'"seq":%d' % seq if index is None else b'"seq":%d,"index":%d' % (seq, index)
-        parts = [(b"entry", b'{"type":"entry",%s,"entry":%s}' % (about, data))]
-        try:
-            entry = placed.read()
-        except BadMessageError as error:
-            log.warning("entry_unknown", seq=seq, error=str(error))
-            if not _is_json(data):
-                return []
-        else:
-            self.settled.fold(seq, entry)
-            parts += [(_type_of(event), msgspec.json.encode(event)) for event in derived(entry)]
-        if b"\n" in data or b"\r" in data:
-            parts[0] = (b"entry", msgspec.json.format(parts[0][1], indent=-1))
-        last = len(parts) - 1
-        place = placed.place.encode()
-        return [
-            b"event: %s\nid: %s\ndata: %s\n\n" % (kind, self._id(place, 0 if n == last else n + 1), body)
-            for n, (kind, body) in enumerate(parts)
-        ]
-
-    def live(self, record: Record) -> bytes | None:
-        """A live event as it is; None for one that the log has overtaken."""
-        self.event = record.seq
-        event = sniff(record.data)
-        if event is None or self.settled.is_stale(event):
-            return None
-        return b"event: %s\nid: %d-%d\ndata: %s\n\n" % (event.kind, self.log, record.seq, event.data)
-
-    def caught_up(self) -> bytes:
-        """The event that ends the replay."""
-        return b'event: caught_up\nid: %s\ndata: {"type":"caught_up","seq":%d}\n\n' % (
-            self._id(b"%d" % self.log),
-            self.log,
-        )
-
-    def deleted(self, seq: int) -> bytes:
-        """The last event of a session: its log ends with the entry at `seq`."""
-        self.log = seq
-        return b'event: session_deleted\nid: %s\ndata: {"type":"session_deleted"}\n\n' % self._id(b"%d" % seq)
-
-    def _id(self, place: bytes, parts: int = 0) -> bytes:
-        return b"%s-%d-%d" % (place, self.event, parts) if parts else b"%s-%d" % (place, self.event)
-
-
-def _type_of(event: DerivedEvent) -> bytes:
-    return str(event.__struct_config__.tag).encode()
-
-
-def _is_json(data: bytes) -> bool:
-    try:
-        msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
+Write = Callable[[list[bytes]], Awaitable[None]]
 
 
 class EventStream:
-    """The answer to a viewer: an ASGI application."""
+    """The answer to a viewer: an ASGI application.
+
+    Args:
+        encode: makes the bytes of an event, here and for other protocols.
+    """
 
     def __init__(
-        self, gateway: Gateway, session: str, position: StreamPosition, principal: Principal
+        self,
+        gateway: Gateway,
+        session: str,
+        position: StreamPosition,
+        principal: Principal,
+        encode: Encode = sse.event,
     ) -> None:
         self._gateway = gateway
         self._session = session
         self._principal = principal
-        self._frames = EventFrames(position)
+        self._frames = EventFrames(position, encode)
         self._deleting = False
         self._deleted = False
         self._unreadable: LaterVersionError | None = None  # what stands behind the last record that is shown
@@ -218,24 +116,40 @@ class EventStream:
         self._abort = scope.get("fairlead.abort", self._abort)
         write_chunk = await sse.start(send)
 
-        async def write(chunk: bytes) -> None:
-            await write_chunk(chunk)
-            self._sent_at = asyncio.get_running_loop().time()
+        async def write(events: list[bytes]) -> None:
+            await write_chunk(b"".join(events) or b": alive\n\n")
 
-        await self._gateway.streams.run(self._pump(write), receive)
+        async def pump() -> None:
+            try:
+                await write_chunk(b": welcome\n\n")
+                await self.show(write)
+            except TimeoutError:
+                log.info("viewer_too_slow", session=self._session)
+                self._abort()
+
+        await self._gateway.streams.run(pump(), receive)
         await sse.end(send)
 
-    async def _pump(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+    async def show(self, write_events: Write) -> None:
+        """Write events until the session or the viewer's right to see it ends, or NATS does not answer.
+
+        Args:
+            write_events: an empty list tells that nothing has happened for `sse.KEEP_ALIVE_S`.
+
+        Raises:
+            TimeoutError: of `write_events`: the viewer reads too slowly.
+        """
+
+        async def write(events: list[bytes]) -> None:
+            await write_events(events)
+            self._sent_at = asyncio.get_running_loop().time()
+
         try:
-            await write(b": welcome\n\n")
             await self._show(write)
-        except TimeoutError:
-            log.info("viewer_too_slow", session=self._session)
-            self._abort()
         except (RetryableError, NotFoundError) as error:  # the client comes back, and resumes
             log.warning("stream_interrupted", session=self._session, error=str(error))
 
-    async def _show(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+    async def _show(self, write: Write) -> None:
         try:
             if await self._is_of_this_generation(write):
                 await self._replay(write)
@@ -244,9 +158,9 @@ class EventStream:
             log.warning("session_of_later_version", session=self._session, error=str(error))
             for _ in range(LATER_S):  # clients come back as soon as a stream ends: here in vain
                 await asyncio.sleep(1.0)
-                await write(b": alive\n\n")
+                await write([])
 
-    async def _is_of_this_generation(self, write: Callable[[bytes], Awaitable[None]]) -> bool:
+    async def _is_of_this_generation(self, write: Write) -> bool:
         """Whether the client has seen nothing yet, or this session and not one of its id that was deleted.
 
         What that one left is not shown. The event that says so has an id from which the new session follows.
@@ -256,26 +170,40 @@ class EventStream:
         if not 0 < frames.log < start:
             frames.log = max(frames.log, start)
             return True
-        await write(frames.deleted(start))
+        await write([frames.deleted(start)])
         return False
 
-    async def _replay(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+    async def _replay(self, write: Write) -> None:
         """The stored log, in batches that wait for the client: a long one is never in memory whole."""
         frames, bus = self._frames, self._gateway.bus
         await self._look_back()
         chunk: list[bytes] = []
+        size = 0
         subject = subjects.session_log(self._session)
-        async for record in bus.read(subjects.SESSIONS, subject, start=frames.log + 1, batch=_REPLAY_BATCH):
+        stored = bus.read(
+            subjects.SESSIONS,
+            subject,
+            start=frames.log + 1,
+            batch=_REPLAY_BATCH,
+            max_bytes=_REPLAY_BYTES,
+        )
+        while True:
             try:
-                chunk += frames.record(record.seq, await placed(self._gateway.objects, record))
+                async with self._gateway.replay_turns:
+                    record = await anext(stored, None)
+                    if record is None:
+                        break
+                    events = frames.record(record.seq, await placed(self._gateway.objects, record))
             except LaterVersionError:
-                await write(b"".join(chunk))  # what comes before it is shown
+                await write(chunk)  # what comes before it is shown
                 raise
-            if len(chunk) >= _REPLAY_BATCH or sum(map(len, chunk[-4:])) > CHUNK_BYTES:
-                await write(b"".join(chunk))
-                chunk.clear()
+            chunk += events
+            size += sum(map(len, events))
+            if size > CHUNK_BYTES:
+                await write(chunk)
+                chunk, size = [], 0
         if chunk:
-            await write(b"".join(chunk))
+            await write(chunk)
 
     async def _look_back(self) -> None:
         """Learn what the entries that the client has already have settled, if that can matter."""
@@ -289,7 +217,7 @@ class EventStream:
                 with contextlib.suppress(BadMessageError):
                     frames.settled.fold(record.seq, each.read())
 
-    async def _follow(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+    async def _follow(self, write: Write) -> None:
         frames, session = self._frames, self._session
         sources = [
             TailSource(subjects.SESSIONS, subjects.session_log(session), frames.log + 1, chained=True),
@@ -301,14 +229,14 @@ class EventStream:
         loop = asyncio.get_running_loop()
         caught_up, looked_at = False, loop.time()
         async with tail:
-            while not self._deleted and self._gateway.auth.still_good(self._principal):
+            while not self._deleted and self._may_go_on():
                 news = await self._take(tail)
                 chunk = await self._encode(news) if news else []
                 if not caught_up and news is not None and self._unreadable is None:
                     chunk.append(frames.caught_up())
                     caught_up = True
                 if chunk:
-                    await write(b"".join(chunk))
+                    await write(chunk)
                     frames.settled.trim()
                 if self._unreadable is not None:
                     raise self._unreadable
@@ -316,15 +244,20 @@ class EventStream:
                     if self._deleted:
                         return
                 elif loop.time() - self._sent_at >= sse.KEEP_ALIVE_S:
-                    await write(b": alive\n\n")
+                    await write([])
                 if loop.time() - looked_at >= (0.2 if self._deleting else sse.KEEP_ALIVE_S):
                     looked_at = loop.time()
                     if await self._is_gone():
-                        await write(frames.deleted(frames.log))
+                        await write([frames.deleted(frames.log)])
                         return
                 if not tail.has_records:
                     pause = min(looked_at, self._sent_at) + sse.KEEP_ALIVE_S - loop.time()
                     await tail.wait(0.2 if self._deleting else min(max(0.01, pause), LOGIN_CHECK_S))
+
+    def _may_go_on(self) -> bool:
+        if not self._gateway.auth.still_good(self._principal):
+            return False
+        return still_sees(self._gateway, self._principal, self._session)
 
     def _router(self, log: str, event: str, deletion: str) -> Callable[[str], int | None]:
         routes = {log: _LOG, event: _EVENT}

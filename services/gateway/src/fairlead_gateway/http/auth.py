@@ -5,30 +5,36 @@ address (a proxy, a container network, another program of this machine) have sen
 """
 
 import asyncio
+import contextlib
+import hashlib
+import hmac
+import re
 import secrets
 import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
-from fairlead_common.errors import ConflictError, UnsafeConfigurationError
+from fairlead_common.errors import BusUnavailableError, ConflictError, UnsafeConfigurationError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.users import ADMIN
 from fairlead_common.service.credentials import (
     COOKIE_TTL_S,
     LOGIN_CODE_TTL_S,
     AuthFile,
     Claims,
-    Scope,
     is_of_page,
     is_signed,
 )
 from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.identity.directory import Directory
+from fairlead_gateway.identity.principal import API, Principal, Via
 
 log = structlog.get_logger()
 
@@ -36,6 +42,8 @@ MAX_FAILURES: Final = 10
 FAILURE_WINDOW_S: Final = 60.0
 PAUSE_S: Final = 60.0
 RELOAD_S: Final = 2.0
+LOOK_UP_S: Final = 3.0
+API_TOKEN: Final = re.compile(r"flt_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
 
 COOKIE: Final = "fairlead"
 SECURE_COOKIE: Final = "__Host-fairlead"
@@ -43,9 +51,6 @@ SECURE_COOKIE: Final = "__Host-fairlead"
 # login therefore has a second half, which only the origin that logged in can read (local storage) and send.
 PAGE_HEADER: Final = "X-Fairlead-Page"
 REVOKED: Final = "revoked."  # keys of the bucket `sessions`: logins that were ended before their time
-
-
-Via = Literal["token", "signed", "cookie", "code"]
 
 
 class Login(NamedTuple):
@@ -60,30 +65,6 @@ class Login(NamedTuple):
     page: str
 
 
-class Principal(NamedTuple):
-    """Who asks.
-
-    Fields:
-        via: `code` is a fresh login code, which is good for one login and nothing else.
-        expires_at: seconds since 1970; None for the admin token.
-        token_id: of a signed token, a cookie or a code.
-        made_from: of a cookie: the signed token it was made from.
-        generation: of the auth file that said so.
-    """
-
-    user: str
-    scopes: frozenset[Scope]
-    via: Via
-    expires_at: int | None = None
-    token_id: str = ""
-    made_from: str = ""
-    generation: int = 0
-
-    def may(self, scope: Scope) -> bool:
-        """Whether they have this right."""
-        return scope in self.scopes or "admin" in self.scopes
-
-
 class Throttle:
     """Counts failures by address."""
 
@@ -91,6 +72,11 @@ class Throttle:
         self._clock = clock
         self._failures: dict[str, deque[float]] = {}
         self._paused: dict[str, float] = {}
+        self._listener: Callable[[str], None] = lambda _address: None
+
+    def when_failed(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with the address of each failure."""
+        self._listener = listener
 
     def check(self, address: str) -> None:
         """Nothing, or a `Problem` while the address has to wait."""
@@ -109,6 +95,7 @@ class Throttle:
 
     def fail(self, address: str) -> None:
         """Note a failure."""
+        self._listener(address)
         now = self._clock()
         if len(self._failures) >= 10_000:
             self._forget(now)
@@ -134,13 +121,19 @@ class Throttle:
 class Auth:
     """Tells who is asking, from the headers of a request."""
 
-    def __init__(self, file: AuthFile, bus: Bus) -> None:
+    def __init__(self, file: AuthFile, bus: Bus, directory: Directory) -> None:
         self._file = file
         self._stamp = _stamp(file.path)
         self._bus = bus
+        self.directory = directory
         self._revoked: dict[str, float] = {}
         self._generation = 0
         self.throttle = Throttle()
+
+    @property
+    def generation(self) -> int:
+        """Of the auth file that is in use; credentials of an earlier one are worth nothing."""
+        return self._generation
 
     def identify(
         self, authorization: str | None, cookies: list[str], page: str, address: str, *, secure: bool = False
@@ -162,7 +155,9 @@ class Auth:
             if claims is None or self._is_revoked(claims.id, claims.made_from):
                 continue
             if is_of_page(claims, page):
-                return self._principal(claims, "cookie")
+                if (principal := self._principal(claims, "cookie")) is None:
+                    continue
+                return principal
             unbound = True
         if unbound:
             raise _unauthorized(f"the login cookie is valid only with the header {PAGE_HEADER} of its login")
@@ -190,7 +185,9 @@ class Auth:
         if is_signed(token):
             claims = self._file.verify_signed(token)
             if claims is not None and not self._is_revoked(claims.id, claims.made_from):
-                return self._principal(claims, "signed")
+                if (principal := self._principal(claims, "signed")) is not None:
+                    return principal
+                raise _unauthorized("the user of the token is disabled or was removed")
             known = self._file.read_signed(token)
             if known is not None and known.is_old_cookie:
                 raise _unauthorized(
@@ -198,20 +195,71 @@ class Auth:
                 )
             if known is not None:  # once ours: no guess, only too late
                 raise _unauthorized("the token has expired or was revoked")
+        if (found := API_TOKEN.fullmatch(token)) is not None and (who := self._api(found[1], token)):
+            return who
         if self._file.guessable:
             self.throttle.check(address)
         if not is_signed(token) and self._file.verify_token(token):
-            return Principal("admin", frozenset(("admin",)), "token", generation=self._generation)
+            return Principal(
+                ADMIN,
+                frozenset(("admin",)),
+                "token",
+                generation=self._generation,
+                role=ADMIN,
+                account=ADMIN,
+            )
         self.throttle.check(address)
         self.throttle.fail(address)
         raise _unauthorized("the token is wrong")
+
+    async def prepare(self, token: str, address: str) -> None:
+        """Have an API token looked up that this gateway does not know, before `accept_token` is asked.
+
+        Raises:
+            Problem: 429 after too many wrong ones.
+        """
+        found = API_TOKEN.fullmatch(token)
+        if found is None or self.directory.token(found[1]) is not None:
+            return
+        self.throttle.check(address)
+        with contextlib.suppress(BusUnavailableError, TimeoutError):
+            async with asyncio.timeout(LOOK_UP_S):
+                await self.directory.look_up(found[1])
+
+    def _api(self, token_id: str, token: str) -> Principal | None:
+        """Who has this API token; None if it is none.
+
+        Raises:
+            Problem: 401, it is one, and its user may do nothing (any more): that is no guess.
+        """
+        record = self.directory.token(token_id)
+        if record is None or not hmac.compare_digest(sha256(token), record.sha256):
+            return None
+        principal = Principal(
+            user=record.user,
+            scopes=frozenset(record.scopes),
+            via="api",
+            expires_at=record.expires_at // 1000 or None,
+            token_id=f"{API}{record.id}",
+            generation=self._generation,
+            user_id=record.user_id,
+        )
+        limited = self.directory.limited(principal)
+        if limited is None:
+            raise _unauthorized("the user of the token is disabled or was removed")
+        self.directory.note_use(record.id, int(time.time() * 1000))
+        return limited
 
     def still_good(self, principal: Principal) -> bool:
         """Whether credentials that were good once are so now: streams ask while they run."""
         if principal.expires_at is not None and principal.expires_at <= time.time():
             return False
-        revoked = self._is_revoked(principal.token_id, principal.made_from)
-        return principal.generation == self._generation and not revoked
+        if principal.generation != self._generation:
+            return False
+        if self._is_revoked(principal.token_id, principal.made_from):
+            return False
+        # More rights, too: its client comes back, and has them.
+        return principal.via == "token" or self.directory.limited(principal) == principal
 
     # -- logging in and out --------------------------------------------------
 
@@ -240,20 +288,31 @@ class Auth:
             raise _unauthorized(
                 "the login code was already used; ask for a new one with `fairlead login`"
             ) from None
-        return self._principal(claims, "code")
+        principal = self._principal(claims, "code")
+        if principal is None:
+            raise _unauthorized("the user of the login code is disabled or was removed")
+        return principal
 
     def login(self, principal: Principal, *, secure: bool) -> Login:
-        """A fresh login. One that is made from a signed token ends with it, by time and by revocation.
+        """A fresh login. One that is made from a token ends with it, by time and by revocation.
 
         Its page value is made here and never taken from a client: a value that someone else knew before
         the login would be no secret after it.
         """
-        ttl_s, made_from = float(COOKIE_TTL_S), ""
-        if principal.via == "signed" and principal.expires_at is not None:
-            ttl_s, made_from = min(ttl_s, principal.expires_at - time.time()), principal.token_id
+        is_of_token = principal.via in ("signed", "api")
+        made_from = principal.token_id if is_of_token else principal.made_from
+        until = principal.expires_at if is_of_token or principal.via == "paired" else None
+        ttl_s = float(COOKIE_TTL_S)
+        if until is not None:
+            ttl_s = min(ttl_s, until - time.time())
         page = secrets.token_urlsafe(32)
         value = self._file.mint_cookie(
-            sorted(principal.scopes), ttl_s, user=principal.user, page=page, made_from=made_from
+            sorted(principal.scopes),
+            ttl_s,
+            user=principal.user,
+            page=page,
+            made_from=made_from,
+            user_id=principal.user_id,
         )
         return Login(_cookie(value, int(ttl_s), secure=secure), page)
 
@@ -276,8 +335,9 @@ class Auth:
         if expires_at > now:
             self._revoked[token_id] = expires_at
 
-    def _principal(self, claims: Claims, via: Via) -> Principal:
-        return Principal(
+    def _principal(self, claims: Claims, via: Via) -> Principal | None:
+        """Who these claims are of; None if the user may do nothing any more."""
+        principal = Principal(
             user=claims.user,
             scopes=frozenset(claims.scopes),
             via=via,
@@ -285,7 +345,9 @@ class Auth:
             token_id=claims.id,
             made_from=claims.made_from,
             generation=self._generation,
+            user_id=claims.user_id,
         )
+        return self.directory.limited(principal)
 
     def _is_revoked(self, *token_ids: str) -> bool:
         return any(token_id in self._revoked for token_id in token_ids)
@@ -315,6 +377,11 @@ class Auth:
         self._stamp = stamp
         self._generation += 1
         log.info("auth_file_changed")
+
+
+def sha256(secret: str) -> str:
+    """What is stored of a token or code: its hash, in hexadecimal."""
+    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def clear_cookie(*, secure: bool) -> str:

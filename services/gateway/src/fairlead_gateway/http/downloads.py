@@ -1,19 +1,26 @@
 """Stored objects, attachments and long outputs, as downloads that no browser runs."""
 
+from typing import Final
+
 from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common.errors import NotFoundError
 from fairlead_common.protocol.ids import check_id
-from fairlead_gateway.gateway import gateway_of
+from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem
-from fairlead_gateway.http.request_parsing import check_parameters
+from fairlead_gateway.http.request_parsing import check_parameters, one
+from fairlead_gateway.identity.session_access import check_session
+from fairlead_gateway.sessions.session_objects import holds_object
+
+_SEARCH_WITHIN_S: Final = 25.0
 
 
 async def download(request: Request) -> Response:
     """The bytes of one object."""
-    check_parameters(request)
+    check_parameters(request, "session")
     name = check_id(request.path_params["object"], "object")
+    await _check_access(request, name)
     try:
         data = await gateway_of(request).objects.get(name)
     except NotFoundError as error:
@@ -27,3 +34,20 @@ async def download(request: Request) -> Response:
             "Cache-Control": "no-store",
         },
     )
+
+
+async def _check_access(request: Request, name: str) -> None:
+    """Nothing for admins, and for those who may read the session named, if its log names the object.
+
+    Raises:
+        Problem: 404.
+    """
+    gateway, principal, session = gateway_of(request), principal_of(request), one(request, "session")
+    if principal.is_admin and session is None:
+        return
+    if session is None:
+        raise Problem(404, "name the session that the object belongs to: ?session=<id>", field="session")
+    async with answering(_SEARCH_WITHIN_S):
+        await check_session(gateway, principal, session, "read")
+        if not principal.is_admin and not await holds_object(gateway, session, name):
+            raise Problem(404, f"object {name} does not exist in session {session}")

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
@@ -20,8 +20,12 @@ from fairlead_gateway.gateway import Gateway, gateway_of
 from fairlead_gateway.http.problems import json_response
 from fairlead_gateway.http.request_parsing import check_parameters
 from fairlead_gateway.http.store_status import store_state
+from fairlead_gateway.observability.backups import backup_state
+from fairlead_gateway.observability.stream_sizes import stream_sizes
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 CHECK_WITHIN_S: Final = 1.5
 CACHE_S: Final = 0.5
@@ -169,6 +173,8 @@ async def status(request: Request) -> Response:
         stats = tasks.create_task(_services(gateway, "STATS"))
         info = tasks.create_task(_services(gateway, "INFO"))
         found = tasks.create_task(_executors_or_nothing(gateway))
+        sizes = tasks.create_task(_or_nothing(stream_sizes(gateway.bus)))
+        backup = tasks.create_task(_or_nothing(backup_state(gateway)))
     metadata = {service.get("id"): service.get("metadata") for service in info.result()}
     services = [{**service, "metadata": metadata.get(service.get("id")) or {}} for service in stats.result()]
     services.sort(key=lambda service: (str(service.get("name")), str(service.get("id"))))
@@ -178,6 +184,8 @@ async def status(request: Request) -> Response:
             services=services,
             executors=found.result(),
             store=store_state(),
+            streams={name: size.bytes for name, size in (sizes.result() or {}).items()},
+            backup=backup.result(),
             problems=[problem] if problem else [],
             gateway=responses.GatewayState(
                 streams=len(gateway.streams),
@@ -186,6 +194,15 @@ async def status(request: Request) -> Response:
             ),
         )
     )
+
+
+async def _or_nothing(reading: Awaitable[T]) -> T | None:
+    try:
+        async with asyncio.timeout(CHECK_WITHIN_S):
+            return await reading
+    except (FairleadError, TimeoutError) as error:
+        log.warning("status_incomplete", error=str(error))
+        return None
 
 
 async def _bus_problem(gateway: Gateway) -> str:

@@ -6,11 +6,15 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from fairlead_common.protocol.audit import AuditEntry
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http import web_files
-from fairlead_gateway.http.auth import PAGE_HEADER, Login, Principal, clear_cookie
+from fairlead_gateway.http.auth import PAGE_HEADER, Login, clear_cookie
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode, one
+from fairlead_gateway.identity.audit_writer import now_ms
+from fairlead_gateway.identity.pairing import CODE, login_with
+from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.responses import Me
 
 
@@ -33,9 +37,16 @@ async def login_page(request: Request) -> Response:
         return web_files.plain("Open the login link as a page of its own, not inside another page.", 403)
     try:
         async with answering():
-            principal = await gateway_of(request).auth.redeem(code)
+            gateway = gateway_of(request)
+            if CODE.fullmatch(code):
+                principal = await login_with(gateway, code, request.client.host if request.client else "")
+            else:
+                principal = await gateway.auth.redeem(code)
     except Problem as problem:
         return await _refused_link(request, problem)
+    gateway_of(request).audit.note(
+        AuditEntry(at=now_ms(), what="GET /login", who=principal.user, account=principal.account)
+    )
     made = _login(request, principal)
     return _with_cookie(RedirectResponse(f"/#page={made.page}", 303), made)
 
@@ -54,7 +65,11 @@ async def login(request: Request) -> Response:
     """204, the cookie, and the header `X-Fairlead-Page` with the page's half of the login, for the token."""
     check_parameters(request)
     body = await decode(request, TokenBody)
-    principal = gateway_of(request).auth.accept_token(body.token, request.state.address)
+    auth, address = gateway_of(request).auth, request.state.address
+    async with answering():
+        await auth.prepare(body.token, address)
+    principal = auth.accept_token(body.token, address)
+    request.state.audited_user = principal.user
     made = _login(request, principal)
     return _with_cookie(Response(status_code=204, headers={PAGE_HEADER: made.page}), made)
 
@@ -75,7 +90,14 @@ async def me(request: Request) -> Response:
     """Who asks."""
     check_parameters(request)
     principal = principal_of(request)
-    return json_response(Me(user=principal.user, scopes=sorted(principal.scopes)))
+    return json_response(
+        Me(
+            user=principal.user,
+            scopes=sorted(principal.scopes),
+            role=principal.role,
+            account=principal.account,
+        )
+    )
 
 
 def _login(request: Request, principal: Principal) -> Login:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -9,10 +10,11 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fairlead_common.service.credentials import Scope as Right
 from fairlead_common.service.live_config import LiveConfig
-from fairlead_gateway.http.auth import COOKIE, PAGE_HEADER, SECURE_COOKIE, Auth, Principal
+from fairlead_gateway.http.auth import COOKIE, PAGE_HEADER, SECURE_COOKIE, Auth
 from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.identity.principal import Principal
+from fairlead_gateway.identity.running_requests import RunningRequests
 
 log = structlog.get_logger()
 
@@ -23,7 +25,7 @@ DISCARD_S: Final = 1.0
 
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-PUBLIC_API: Final = frozenset({"/api/login"})
+PUBLIC_API: Final = frozenset({"/api/login", "/api/pair/redeem"})
 
 _HOST: Final = re.compile(
     r"(?P<name>\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?"
@@ -37,7 +39,7 @@ _FORBIDDEN_PARAMETERS: Final = re.compile(
 )
 
 _MAY_BRING_FILES: Final = re.compile(
-    r"/api/sessions/[^/]+/(?:prompt|steer|followup|edit)|/v1/chat/completions"
+    r"/api/sessions/[^/]+/(?:prompt|steer|followup|edit)|/v1/chat/completions|/v1/responses"
 )
 
 _CSP: Final = (
@@ -79,11 +81,11 @@ class Asked:
         self.found = found
         client = scope.get("client")
         self.address = client[0] if client else ""
-        self.method: str = scope["method"]
+        self.method: str = scope.get("method", "GET")  # a WebSocket has none
         self.path: str = scope["path"]
         forwarded = found.get(b"x-forwarded-proto", "") if self.address in ("127.0.0.1", "::1") else ""
         is_public = bool(public_host) and found.get(b"host", "").lower().removesuffix(":443") == public_host
-        self.secure = is_public or "https" in (scope["scheme"], forwarded)
+        self.secure = is_public or scope["scheme"] == "wss" or "https" in (scope["scheme"], forwarded)
         self.is_public = is_public
 
     def get(self, name: bytes) -> str | None:
@@ -94,14 +96,24 @@ class Asked:
 class RequestGuard:
     """Lets a request in to `app`, or answers it."""
 
-    def __init__(self, app: ASGIApp, auth: Auth, config: LiveConfig, public_host: str = "") -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        auth: Auth,
+        config: LiveConfig,
+        running: RunningRequests,
+        public_host: str = "",
+    ) -> None:
         self._app = app
         self._auth = auth
+        self._running = running
         self._config = config
         self._public_host = public_host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
+        if scope["type"] == "websocket":
+            await self._let_socket_in(scope, receive, send)
         if scope["type"] != "http":
             return
         path, secure = scope["path"], scope["scheme"] == "https"
@@ -109,7 +121,7 @@ class RequestGuard:
         try:
             asked = Asked(scope, self._public_host)
             secure = asked.secure
-            principal = self._admit(asked, scope)
+            principal = await self._admit(asked, scope)
             receive = self._limited(asked, receive)
         except Problem as problem:
             headers = _with_headers(send, api=True, secure=secure)
@@ -118,18 +130,40 @@ class RequestGuard:
             await problem.response(path)(scope, receive, headers)
             return
         scope.setdefault("state", {}).update(principal=principal, secure=secure, address=asked.address)
+        begun = False
+        headed = _with_headers(send, api=api, secure=secure)
+
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await headed(message)
+
         try:
-            await self._app(scope, receive, _with_headers(send, api=api, secure=secure))
+            if principal is None:
+                await self._app(scope, receive, headed)
+            elif not await self._running.run(principal, lambda: self._app(scope, receive, sending)):
+                await _cut_off(scope, receive, headed, begun=begun)
         except ClientDisconnect:
             return  # no one is left to be told
         except Exception:
             log.exception("request_failed", method=asked.method, path=path)
 
-    def _admit(self, asked: Asked, scope: Scope) -> Principal | None:
-        """Who asks; None where no one has to say.
+    async def _let_socket_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on the handshake of a WebSocket connection. Who it is of, its first request tells."""
+        try:
+            asked = Asked(scope, self._public_host)
+            self._check_source(asked, scope)
+        except Problem as problem:
+            await problem.response(scope["path"])(scope, receive, send)
+            return
+        scope.setdefault("state", {}).update(asked=asked)
+        await self._app(scope, receive, send)
+
+    def _check_source(self, asked: Asked, scope: Scope) -> str | None:
+        """Host, origin and address of a request; its origin.
 
         Raises:
-            Problem: they may not come in.
+            Problem: it may not come in.
         """
         host = asked.get(b"host") or ""
         if not asked.is_public:
@@ -139,12 +173,24 @@ class RequestGuard:
             raise Problem(403, "requests from other origins are refused", field="Origin")
         if _FORBIDDEN_PARAMETERS.search(scope["query_string"]):
             raise Problem(400, "credentials must not be in the address: send them as a header", field="query")
+        return origin
+
+    async def _admit(self, asked: Asked, scope: Scope) -> Principal | None:
+        """Who asks; None where no one has to say.
+
+        Raises:
+            Problem: they may not come in.
+        """
+        origin = self._check_source(asked, scope)
         if asked.get(b"content-encoding") not in (None, "identity"):
             raise Problem(415, "compressed bodies are refused", field="Content-Encoding")
         if not is_api(asked.path) or asked.path in PUBLIC_API:
             return None
+        authorization = asked.get(b"authorization")
+        if authorization is not None:
+            await self._auth.prepare(authorization.partition(" ")[2].strip(), asked.address)
         principal = self._auth.identify(
-            asked.get(b"authorization"),
+            authorization,
             asked.cookies,
             asked.get(_PAGE) or "",
             asked.address,
@@ -152,8 +198,6 @@ class RequestGuard:
         )
         if principal.via == "cookie":
             _check_cookie_request(asked, origin)
-        if not principal.may(right_for(asked.method, asked.path)):
-            raise Problem(403, f"this needs the right `{right_for(asked.method, asked.path)}`")
         return principal
 
     def _check_host(self, host: str) -> None:
@@ -207,18 +251,19 @@ class RequestGuard:
         return limited
 
 
+async def _cut_off(scope: Scope, receive: Receive, send: Send, *, begun: bool) -> None:
+    """End a request whose caller lost its rights: with an answer, or by breaking one that has begun."""
+    if begun:
+        abort: Callable[[], None] = scope.get("fairlead.abort", lambda: None)
+        abort()
+        return
+    problem = Problem(401, "the credentials of this request are not good any more")
+    await problem.response(scope["path"])(scope, receive, send)
+
+
 def is_api(path: str) -> bool:
     """Whether `path` belongs to the API, and needs credentials."""
-    return path.startswith(("/api/", "/v1/")) or path in ("/api", "/v1", "/openapi.json")
-
-
-def right_for(method: str, path: str) -> Right:
-    """The right that a request needs."""
-    if method in SAFE_METHODS or path == "/api/logout":
-        return "read"
-    if path.startswith("/api/credentials/"):
-        return "admin"
-    return "approve" if path.startswith("/api/approvals/") else "write"
+    return path.startswith(("/api/", "/v1/")) or path in ("/api", "/v1", "/openapi.json", "/metrics", "/mcp")
 
 
 def _check_cookie_request(asked: Asked, origin: str | None) -> None:

@@ -12,7 +12,10 @@ from typing import Any, Final
 import structlog
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request as Handshake
 
 from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
 from fairlead_gateway.gateway import Streams
@@ -24,6 +27,8 @@ MAX_HEADER_BYTES: Final = 32 * 1024
 FINISH_WITHIN_S: Final = 5
 KEEP_ALIVE_S: Final = 75
 BACKLOG: Final = 2048
+MAX_FRAME_BYTES: Final = 4 << 20  # of a WebSocket message
+PING_S: Final = 20.0
 
 _PUBLIC_HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?")
 
@@ -81,6 +86,22 @@ class Protocol(HttpToolsProtocol):
             self._timer = None
 
 
+class SocketProtocol(WebSocketsSansIOProtocol):
+    """WebSocket connections that an application can drop at once, however much waits to be sent."""
+
+    def handle_connect(self, event: Handshake) -> None:
+        """The handshake is here; the application starts after this."""
+        super().handle_connect(event)
+        if self.handshake_initiated and not self.close_sent:
+            self.scope["fairlead.abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send; an answer that refuses the handshake ends it, and is no error of the application."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True
+
+
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -101,7 +122,11 @@ class HttpServer:
             uvicorn.Config(
                 app,
                 http=Protocol,
-                ws="none",
+                ws=SocketProtocol,
+                ws_max_size=MAX_FRAME_BYTES,
+                ws_ping_interval=PING_S,
+                ws_ping_timeout=PING_S,
+                ws_per_message_deflate=False,  # a small frame must not become a large one
                 lifespan="off",
                 log_config=None,
                 access_log=False,

@@ -17,6 +17,11 @@ HEADERS: Final = [
 ]
 
 
+def event(kind: bytes, name: bytes, data: bytes) -> bytes:
+    """One event. `name`: its id. `data`: one line."""
+    return b"event: %s\nid: %s\ndata: %s\n\n" % (kind, name, data)
+
+
 def headers_alone() -> Response:
     """The answer to a HEAD request."""
     return Response(headers={name.decode(): value.decode() for name, value in HEADERS})

@@ -8,6 +8,7 @@ records are created once, never replaced or removed, and expire. They are keys o
     call.<hash of the request>.<key>    an accepted call: its session, and the key of its prompt
     call.<key>.again-<n>                attempt n belongs to this call and to no other of the same content
     call.<key>.<random>                 someone else asked with the same Idempotency-Key
+    call.<key>.first                    the call that an Idempotency-Key was first used for
     call.<key>.ended                    its answer was sent, or its run was stopped
 """
 
@@ -30,14 +31,48 @@ KEPT_S: Final = 2 * 3600.0  # longer than a run and the retries of its client
 LATE_S: Final = 60.0
 
 _ENDED: Final = "ended"
+_FIRST: Final = "first"
+
+
+class Start(msgspec.Struct, frozen=True):
+    """How the session of a call begins: as `origin` was up to `entry`.
+
+    Fields:
+        messages: of the request, that this stands for.
+    """
+
+    origin: str
+    entry: str
+    messages: int
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """The answer that a call of results of the client's tools goes on with.
+
+    Fields:
+        prompt: sequence of the mail that it is about. seq: of the last record that the client was told of.
+    """
+
+    prompt: int
+    seq: int
 
 
 class AcceptedCall(msgspec.Struct, frozen=True):
-    """Where the prompt of a call is stored; `own`: in a session that was made for this call."""
+    """Where the prompt of a call is stored.
+
+    Fields:
+        own: in a session that was made for calls, and no one else knows.
+        start: how that begins, if it is new and does not begin with what the client sent.
+        hidden: see `KnownAnswer`, of what the session has before the prompt.
+        resumed: it brings results that the session waits for.
+    """
 
     session: str
     key: str
     own: bool
+    start: Start | None = None
+    hidden: bool = False
+    resumed: Resumed | None = None
 
 
 class Visit(NamedTuple):
@@ -99,6 +134,19 @@ class AcceptedCalls:
             return call, Visit(call.key, seq)
         return None
 
+    async def first(self, call: str) -> AcceptedCall | None:
+        """What an Idempotency-Key was first used for; None: it is new."""
+        record = await self._bucket.get(f"call.{call}.{_FIRST}")
+        return None if record is None else _call.decode(record.data)
+
+    async def accept_first(self, call: str, accepted: AcceptedCall) -> AcceptedCall:
+        """What an Idempotency-Key was first used for; this, if it is new. Before its prompt is stored."""
+        try:
+            await self._create(f"call.{call}.{_FIRST}", msgspec.json.encode(accepted))
+        except ConflictError:
+            return await self.first(call) or accepted
+        return accepted
+
     async def visit(self, call: str) -> Visit:
         """Record that a client asks for the answer to a call that it knows by its Idempotency-Key."""
         return Visit(call, await self._create(f"call.{call}.{new_id()}", b"{}"))
@@ -106,7 +154,8 @@ class AcceptedCalls:
     async def was_taken_up(self, visit: Visit) -> bool:
         """Whether someone asked for the same answer after this visitor."""
         records = await self._read(f"call.{visit.call}.*", after=visit.seq)
-        return any(not record.subject.endswith(f".{_ENDED}") for record in records)
+        marks = (f".{_ENDED}", f".{_FIRST}")
+        return any(not record.subject.endswith(marks) for record in records)
 
     async def end(self, visit: Visit) -> None:
         """Record that no one has to come back for the answer."""

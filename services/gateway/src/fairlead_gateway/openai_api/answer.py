@@ -5,38 +5,39 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from fairlead_common.protocol.content import AssistantMessage, ThinkingBlock, Usage
-from fairlead_common.protocol.entries import ApprovalRequestEntry, Entry, MessageEntry, RunEndEntry
+from fairlead_common.protocol.client_tools import CLIENT_HOST
+from fairlead_common.protocol.content import AssistantMessage, ThinkingBlock, ToolCallBlock, Usage
+from fairlead_common.protocol.entries import ApprovalRequestEntry, Entry, MessageEntry
 from fairlead_common.protocol.events import LiveEvent, MessageUpdate
-from fairlead_common.protocol.questions import question_in
 from fairlead_common.session_log.input_view import InputEnd, InputView
 from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.openai_api.outcomes import (
+    problem_of_end,
+    problem_of_parking,
+    problem_of_waiting,
+    waiting_text,
+)
 from fairlead_gateway.openai_api.sent_text import SEPARATOR, Sent
 
-# A client that tries again would start the run again: it must not do so by itself.
-_DO_NOT_RETRY: Final = {"x-should-retry": "false"}
-_FAILURES: Final = {
-    "failed": (502, "run_failed"),
-    "aborted": (409, "run_aborted"),
-    "timed_out": (504, "run_timed_out"),
-    "turn_limit": (422, "turn_limit"),
-    "budget": (429, "budget_exceeded"),
-    "unknown": (502, "run_unknown"),
-}
-# By `error_code` of the end of a run, where OpenAI's clients know the reason by a status and code of its own.
-_REASONS: Final = {"context_length_exceeded": (400, "context_length_exceeded")}
+_SHOWN_CHARS: Final = 200  # of the arguments of a call
 
 
-def _waiting(end: RunEndEntry) -> Problem:
-    """Why there is no answer yet; the prompt is kept, and answered in its session."""
-    what = end.outcome.replace("_", " ")
-    text = f"{what}: {(end.error or 'no reason given').rstrip('.')}."
-    headers = dict(_DO_NOT_RETRY)
-    if end.retry_at:
-        wait_s = max(1, (end.retry_at - end.ts) // 1000)
-        text += f" It is asked again in {wait_s} s; the prompt is kept, and answered in its session."
-        headers["Retry-After"] = str(wait_s)
-    return Problem(503, text, code=end.outcome, headers=headers)
+class AnswerOptions(NamedTuple):
+    """How an answer is told.
+
+    Fields:
+        after: sequence of the last record of the log that the client was told of, in an earlier answer.
+        only_last: words of the last reply alone count, for their form: they are told once they are known.
+        is_formed: that form is not of words for people.
+        stop: the answer ends before the first of these.
+        progress: tell which tools the agent calls, as its thoughts.
+    """
+
+    after: int = 0
+    only_last: bool = False
+    is_formed: bool = False
+    stop: tuple[str, ...] = ()
+    progress: bool = False
 
 
 class AnswerPiece(NamedTuple):
@@ -53,11 +54,20 @@ class ChatAnswer:
         finish: OpenAI's finish_reason, once the answer is complete.
         problem: why there is no answer, once that is known.
         begun: the prompt is part of the conversation, so the open run is about it.
+        last_entry: id of the last message that belongs to it. log_seq: sequence of the last record read.
+        used_tools: the model called some of the agent's. told: all words so far.
+        calls: of tools of the client, which the answer ends with.
     """
 
-    def __init__(self, seq: int) -> None:
+    def __init__(self, seq: int, options: AnswerOptions | None = None) -> None:
         self._view = InputView(seq)
-        self._log_seq = 0
+        self._options = options or AnswerOptions()
+        self._told_before = Usage()
+        self.calls: list[ToolCallBlock] = []
+        self.log_seq = 0
+        self.last_entry = ""
+        self.used_tools = False
+        self.told = ""
         self._early: list[MessageUpdate] = []  # heard before the log entries that they came after
         self._said = False
         self._goes_on = False  # what is said next is the rest of the reply before it
@@ -67,7 +77,7 @@ class ChatAnswer:
         self._gap = False
         self._text = Sent()
         self._thoughts = Sent()
-        self.finish: Literal["stop", "length"] | None = None
+        self.finish: Literal["stop", "length", "tool_calls"] | None = None
         self.problem: Problem | None = None
 
     @property
@@ -88,13 +98,25 @@ class ChatAnswer:
     @property
     def usage(self) -> Usage:
         """Of all turns that belong to the answer."""
-        return self._view.usage
+        return _difference(self._view.usage, self._told_before)
+
+    @property
+    def outcome(self) -> str:
+        """Of the run, as far as the client waited for it."""
+        if self._view.parking is not None and self._view.parked:
+            return self._view.parking.outcome
+        return "truncated" if self.finish == "length" else "completed"
+
+    @property
+    def approvals(self) -> list[ApprovalRequestEntry]:
+        """What the run waits for."""
+        return list(self._view.approvals.values())
 
     def live(self, event: LiveEvent) -> Iterator[AnswerPiece]:
         """What a live event adds."""
         if self.done or not isinstance(event, MessageUpdate):
             return
-        if event.log_seq > self._log_seq:  # also before the entry that takes the prompt up
+        if event.log_seq > self.log_seq:  # also before the entry that takes the prompt up
             self._early.append(event)
             return
         if not self.begun or (event.log_seq and event.log_seq < self._view.begun_seq):
@@ -102,7 +124,7 @@ class ChatAnswer:
         yield from self._piece(event)
 
     def _piece(self, event: MessageUpdate) -> Iterator[AnswerPiece]:
-        if event.message_id in self._whole:
+        if event.message_id in self._whole or (event.log_seq and event.log_seq < self._options.after):
             return
         if event.message_id != self._message:
             if event.n:  # its beginning was not heard: the log will have it whole
@@ -122,71 +144,72 @@ class ChatAnswer:
         """What a log entry adds, or decides."""
         if self.done:
             return
+        if seq <= self._options.after:
+            self._known(seq, entry)
+            return
         yield from self._entry(seq, entry)
-        self._log_seq = seq
+        self.log_seq = seq
         early, self._early = self._early, []
         for event in early:
             yield from self.live(event)
+
+    def _known(self, seq: int, entry: Entry) -> None:
+        """Take an entry that the client was told of."""
+        self._view.apply(entry, seq)
+        self.log_seq, self._told_before = seq, self._view.usage
+        if isinstance(entry, MessageEntry):
+            self._whole.add(entry.id)
 
     def _entry(self, seq: int, entry: Entry) -> Iterator[AnswerPiece]:
         view = self._view
         was_parked = view.parked
         view.apply(entry, seq)
+        if view.begun and isinstance(entry, MessageEntry):
+            self.last_entry = entry.id
         if isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage) and view.begun:
             yield from self._reply(entry.id, entry.message)
         elif view.end is not None:
-            self._end(view.end)
+            yield from self._end(view.end)
         elif view.parking is not None and not was_parked:
-            if view.parking.outcome == "waiting_approval":
-                yield from self._say(self._waiting_text(), first=True)
+            if view.parking.outcome == "requires_action":
+                yield from self._say_held()
+                self.calls, self.finish = list(view.client_calls.values()), "tool_calls"
+            elif view.parking.outcome == "waiting_approval" and self._options.is_formed:
+                self.problem = problem_of_waiting(view.approvals.values())
+            elif view.parking.outcome == "waiting_approval":
+                yield from self._say_held()
+                text = waiting_text(view.approvals.values())
+                yield from self._said_piece(SEPARATOR + text if self._said else text)
                 self.finish = "stop"
             else:
-                self.problem = _waiting(view.parking)
+                self.problem = problem_of_parking(view.parking)
 
     def _reply(self, message_id: str, message: AssistantMessage) -> Iterator[AnswerPiece]:
         self._whole.add(message_id)
+        own = [call for call in message.tool_calls if call.host != CLIENT_HOST]
+        self.used_tools = self.used_tools or bool(own)
         thoughts = "".join(block.text for block in message.content if isinstance(block, ThinkingBlock))
         if thoughts and not (self._text and not self._thoughts):  # thoughts after words would confuse
             yield from self._think(self._thoughts.rest(thoughts))
         first = not self._text
         yield from self._say(self._text.rest(message.text), first=first)
         self._next()
+        if self._options.progress:
+            yield from self._think("".join(map(_progress, own)))
         self._goes_on = self._view.goes_on and bool(message.text)
         if self._view.goes_on:  # it was empty or cut off: the model is asked to go on
+            return
+        if self._options.only_last:  # another reply may follow
             return
         if not message.tool_calls and message.text.strip() and message.stop_reason in ("stop", "length"):
             self.finish = "length" if message.stop_reason == "length" else "stop"
 
-    def _end(self, end: InputEnd) -> None:
-        if end.outcome == "completed":
-            self.finish = "stop"
-        elif end.outcome == "truncated":
-            self.finish = "length"
-        elif end.outcome == "dropped":
-            text = f"the prompt was dropped: {end.error}"
-            self.problem = Problem(409, text, code="dropped", headers=_DO_NOT_RETRY)
-        elif end.outcome == "deleted":
-            self.problem = Problem(404, "the session was deleted", headers=_DO_NOT_RETRY)
+    def _end(self, end: InputEnd) -> Iterator[AnswerPiece]:
+        if end.outcome in ("completed", "truncated"):
+            yield from self._say_held()
+            self.finish = "stop" if end.outcome == "completed" else "length"
         else:
-            failure = _FAILURES.get(end.outcome, _FAILURES["failed"])  # one of a later version
-            status, code = _REASONS.get(end.error_code, failure)
-            what = end.outcome.replace("_", " ")
-            text = f"the run ended: {what}" + (f": {end.error}" if end.error else "")
-            self.problem = Problem(status, text, code=code, headers=_DO_NOT_RETRY)
-
-    def _waiting_text(self) -> str:
-        if asked := [each for each in self._view.approvals.values() if each.kind == "question"]:
-            return "\n\n".join(map(_question_text, asked))
-        lines = [
-            "This waits for your approval. Answer in the web application, or with `fairlead approve <id>`:"
-        ]
-        for request in self._view.approvals.values():
-            arguments = msgspec.json.encode(request.arguments).decode()
-            shown = arguments if len(arguments) <= 500 else f"{arguments[:500]}..."
-            lines.append(
-                f"- `{request.id}`: {request.tool} {shown} (in {request.workspace or 'the workspace'})"
-            )
-        return "\n".join(lines)
+            self.problem = problem_of_end(end)
 
     def _attempt(self, message_id: str) -> None:
         """The message that comes next is begun; one that was begun and not finished was thrown away."""
@@ -203,23 +226,45 @@ class ChatAnswer:
         self._gap = False
         self._text, self._thoughts = Sent(), Sent()
 
+    def _say_held(self) -> Iterator[AnswerPiece]:
+        """Send the words of the last reply, if only they count."""
+        if self._options.only_last:
+            text = self._view.answer
+            ends = [at for each in self._options.stop if (at := text.find(each)) >= 0]
+            yield from self._said_piece(text[: min(ends)] if ends else text)
+
+    def _said_piece(self, text: str) -> Iterator[AnswerPiece]:
+        if text:
+            self.told += text
+            self._said = True
+            yield AnswerPiece("content", text)
+
     def _say(self, text: str, *, first: bool) -> Iterator[AnswerPiece]:
         """Send words; the first ones of a message are set apart from those of the message before it."""
-        if text:
+        if text and not self._options.only_last:
             apart = first and self._said and not self._goes_on
-            yield AnswerPiece("content", SEPARATOR + text if apart else text)
-            self._said = True
+            yield from self._said_piece(SEPARATOR + text if apart else text)
 
     def _think(self, text: str) -> Iterator[AnswerPiece]:
         if text:
             yield AnswerPiece("reasoning_content", text)
 
 
-def _question_text(request: ApprovalRequestEntry) -> str:
-    """A question as a message: the next one of the client goes on from it."""
-    asked = question_in(request.arguments)
-    lines = [asked.question]
-    for option in asked.options:
-        more = f": {option.description}" if option.description else ""
-        lines.append(f"- {option.label}{more}")
-    return "\n".join(lines)
+def _progress(call: ToolCallBlock) -> str:
+    """A line about a call, for those who wait."""
+    arguments = msgspec.json.encode(call.arguments or {}).decode()
+    shown = arguments if len(arguments) <= _SHOWN_CHARS else f"{arguments[:_SHOWN_CHARS]}..."
+    return f"[{call.name}] {shown}\n"
+
+
+def _difference(usage: Usage, before: Usage) -> Usage:
+    if before == Usage():
+        return usage
+    return Usage(
+        input_tokens=max(0, usage.input_tokens - before.input_tokens),
+        output_tokens=max(0, usage.output_tokens - before.output_tokens),
+        cache_read_tokens=max(0, usage.cache_read_tokens - before.cache_read_tokens),
+        cache_write_tokens=max(0, usage.cache_write_tokens - before.cache_write_tokens),
+        cost_usd=max(0.0, usage.cost_usd - before.cost_usd),
+        unpriced_replies=max(0, usage.unpriced_replies - before.unpriced_replies),
+    )

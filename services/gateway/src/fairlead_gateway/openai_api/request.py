@@ -40,11 +40,34 @@ class Part(msgspec.Struct, frozen=True):
     input_audio: InputAudio | None = None
 
 
+class CalledFunction(msgspec.Struct, frozen=True):
+    """A function that an answer calls. `arguments`: JSON, as the model wrote it."""
+
+    name: str = ""
+    arguments: str | None = None
+
+
+class CalledTool(msgspec.Struct, frozen=True):
+    """A tool that an answer calls."""
+
+    id: str | None = None
+    function: CalledFunction | None = None
+
+
 class ChatMessage(msgspec.Struct, frozen=True):
-    """One message of the conversation as the client has it."""
+    """One message of the conversation as the client has it.
+
+    Fields:
+        tool_calls, function_call: of an answer. tool_call_id: which call a message of the role `tool` is the
+            result of. name: of the function, for the role `function`.
+    """
 
     role: str
     content: str | list[Part] | None = None
+    tool_calls: list[CalledTool] | None = None
+    function_call: CalledFunction | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
@@ -57,13 +80,16 @@ class ChatRequest(msgspec.Struct, frozen=True):
     """Body of a chat completion. What is not named here is ignored: clients send much.
 
     Fields:
+        user: who talks to the program; conversations of different users are never the same.
         max_tokens, max_completion_tokens: of side tasks; in other requests they have no effect.
-        tools, tool_choice, functions, function_call, response_format, n: of any form; `check_supported`
-            says which of them is not supported.
+        tools, tool_choice, response_format: see `wishes.py`.
+        functions, function_call, n: of any form; `check_supported` says what is not supported.
+        stop: text or texts, before which the answer ends.
     """
 
     model: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1, max_length=10_000)]
+    user: Any = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     tools: Any = None
@@ -72,17 +98,16 @@ class ChatRequest(msgspec.Struct, frozen=True):
     function_call: Any = None
     response_format: Any = None
     n: Any = None
+    stop: str | Annotated[list[str], msgspec.Meta(max_length=16)] | None = None
     max_tokens: Any = None
     max_completion_tokens: Any = None
 
 
+ROLES: Final = ("system", "developer", "user", "assistant", "tool", "function")
 _ADVICE: Final = {
-    "tools": "the agent calls tools of its own (docs/clients.md); leave it out or send an empty list",
-    "functions": "the agent calls tools of its own (docs/clients.md); leave it out or send an empty list",
-    "tool_choice": "must be `auto`, `none` or absent",
-    "function_call": "must be `auto`, `none` or absent",
-    "response_format": "must be of the type `text` or absent",
-    "n": "must be 1 or absent",
+    "functions": "send `tools` instead; leave it out or send an empty list",
+    "function_call": "send `tool_choice` instead; must be `auto`, `none` or absent",
+    "n": "must be 1 or absent: each answer is a run of its own, which calls tools",
 }
 
 
@@ -91,15 +116,11 @@ def check_supported(body: ChatRequest) -> None:
 
     Raises:
         Problem: 400 `unsupported_parameter` with the field.
-        InvalidInputError: the conversation does not end with a message to answer.
+        InvalidInputError: a message has an unknown role, or there is none to answer.
     """
-    form = body.response_format
     unsupported = {
-        "tools": body.tools not in (None, []),
         "functions": body.functions not in (None, []),
-        "tool_choice": body.tool_choice not in (None, "auto", "none"),
         "function_call": body.function_call not in (None, "auto", "none"),
-        "response_format": form is not None and not (isinstance(form, dict) and form.get("type") == "text"),
         "n": body.n is not None and (isinstance(body.n, bool) or body.n != 1),
     }
     for field, refused in unsupported.items():
@@ -111,11 +132,15 @@ def check_supported(body: ChatRequest) -> None:
                 code="unsupported_parameter",
                 field=field,
             )
-    last = body.messages[-1]
-    if last.role != "user":
+    for number, message in enumerate(body.messages):
+        if message.role not in ROLES:
+            raise InvalidInputError(
+                f"messages[{number}].role", f"must be one of {', '.join(ROLES)}, got {message.role[:80]!r}"
+            )
+    if all(message.role in ("system", "developer") for message in body.messages):
         raise InvalidInputError(
             "messages",
-            f"the last message must have the role `user`, got {last.role[:80]!r}: the agent answers that one",
+            "must have one of another role than `system` and `developer`: there is nothing to answer",
         )
 
 

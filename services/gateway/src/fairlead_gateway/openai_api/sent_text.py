@@ -51,15 +51,19 @@ class Sent:
 
     def rest(self, whole: str) -> str:
         """What to send once the log has the message whole."""
-        sent = self._before + "".join(self._fresh)
-        if whole.startswith(sent):
-            return whole[len(sent) :]
-        if sent.startswith(whole):
-            return ""
-        common = _common_length(sent, whole)
-        begins = [0]
-        begins += [found.end() for found in _BEGINNING.finditer(whole) if found.end() <= common]
-        return SEPARATOR + whole[begins[-1] :]
+        return rest_of(self._before + "".join(self._fresh), whole)
+
+
+def rest_of(sent: str, whole: str) -> str:
+    """What to send of the message `whole` after `sent`, which may be of an attempt that said otherwise."""
+    if whole.startswith(sent):
+        return whole[len(sent) :]
+    if sent.startswith(whole):
+        return ""
+    common = _common_length(sent, whole)
+    begins = [0]
+    begins += [found.end() for found in _BEGINNING.finditer(whole) if found.end() <= common]
+    return SEPARATOR + whole[begins[-1] :]
 
 
 def _common_length(one: str, other: str) -> int:

@@ -21,8 +21,8 @@ from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http import sse
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.openai_api.answer import AnswerPiece
-from fairlead_gateway.openai_api.format import ChatFormat, CompletionOptions
-from fairlead_gateway.openai_api.prompt import words_of
+from fairlead_gateway.openai_api.format import ChatEnding, ChatFormat, CompletionOptions
+from fairlead_gateway.openai_api.parts import words_of
 from fairlead_gateway.openai_api.request import ChatMessage, ChatRequest
 
 TASK_HEADER: Final = "x-openwebui-task"  # names the task; empty for what is none
@@ -99,9 +99,9 @@ class SideTask:
         piece = AnswerPiece("content", answer.text)
         finish = "length" if answer.stop_reason == "length" else "stop"
         if not self._wanted.stream:
-            await form.whole([piece], finish, answer.usage)(scope, receive, send)
+            await form.whole([piece], ChatEnding(finish, answer.usage))(scope, receive, send)
             return
-        chunks = form.first_chunk() + form.chunk(piece) + form.last_chunks(finish, answer.usage)
+        chunks = form.first_chunk() + form.chunk(piece) + form.last_chunks(ChatEnding(finish, answer.usage))
         await sse.start(send)
         await send({"type": "http.response.body", "body": chunks, "more_body": False})
 

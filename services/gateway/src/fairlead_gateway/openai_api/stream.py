@@ -1,28 +1,21 @@
-"""The answer of a chat completion: followed in the session, sent whole or as it comes."""
+"""The answer to an accepted request: followed in the session, sent whole or as it comes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import structlog
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from fairlead_common.bus.tail import Tail, TailSource
-from fairlead_common.errors import BadMessageError, BusUnavailableError, FairleadError, LaterVersionError
-from fairlead_common.protocol import subjects
-from fairlead_common.protocol.entries import LaterEntry
-from fairlead_common.protocol.events import decode_event
+from fairlead_common.errors import FairleadError
 from fairlead_common.protocol.messages import Abort
-from fairlead_common.received import Record
-from fairlead_gateway.events.event_stream import TAKE_WITHIN_S
 from fairlead_gateway.gateway import Gateway, answering
 from fairlead_gateway.http import sse
-from fairlead_gateway.http.problems import Problem, problem_of
+from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.openai_api.accepted import AcceptedCalls, Visit
-from fairlead_gateway.openai_api.answer import AnswerPiece, ChatAnswer
-from fairlead_gateway.openai_api.format import ChatFormat, CompletionOptions, error_chunk
+from fairlead_gateway.openai_api.follow import AnswerFold, Follower
 from fairlead_gateway.sessions.prompts import send_abort
-from fairlead_gateway.sessions.transcript import placed
 
 log = structlog.get_logger()
 
@@ -30,25 +23,27 @@ GRACE_S: Final = (
     5.0  # beside its own pause, for a client that lost its connection and sends the request again
 )
 
-_LOG, _EVENT = 0, 1
+_Piece = TypeVar("_Piece")
+_Added = TypeVar("_Added", covariant=True)
 
 
-class AcceptedCompletion(NamedTuple):
-    """One accepted chat completion.
+class AcceptedRequest(NamedTuple):
+    """One accepted request for an answer.
 
     Fields:
+        stream: the client wants the answer as it comes.
         seq: of the stored prompt. event_seq: last live event before it.
         own: the session was made for this call, and no one else knows it.
         detached: the run goes on when the client leaves.
         calls, visit: where the requests for this answer are recorded, and which of them this is; without a
             visit no other request can find this call.
         backoff_s: how long the client waits before it sends the request again.
+        told: called once the client was told all, or as much as it waited for, before it knows that.
     """
 
     gateway: Gateway
     session: str
-    wanted: CompletionOptions
-    key: str
+    stream: bool
     sender: str
     seq: int
     event_seq: int
@@ -57,25 +52,55 @@ class AcceptedCompletion(NamedTuple):
     calls: AcceptedCalls
     visit: Visit | None = None
     backoff_s: float = 0.0
+    told: Callable[[], Awaitable[None]] | None = None
 
 
-class Completion:
+class PromptFold(AnswerFold[_Added], Protocol[_Added]):
+    """Makes pieces of the answer to one prompt."""
+
+    @property
+    def item(self) -> str | None:
+        """The queued item that the prompt waits as."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the prompt is part of the conversation."""
+
+
+class AnswerFormat(Protocol[_Piece]):
+    """Writes the answer as one kind of client reads it."""
+
+    def begin(self) -> bytes:
+        """The beginning of a stream."""
+
+    def write(self, pieces: list[_Piece]) -> bytes:
+        """More of a stream; empty: nothing yet."""
+
+    def finish(self) -> bytes:
+        """The end of a stream, once the fold is done."""
+
+    def interrupted(self, problem: Problem) -> bytes:
+        """The end of a stream whose answer goes on without it."""
+
+    def whole(self, pieces: list[_Piece], headers: dict[str, str]) -> Response:
+        """All of the answer, once the fold is done without a problem."""
+
+
+class Completion(Generic[_Piece]):
     """The answer to the client: an ASGI application."""
 
-    def __init__(self, call: AcceptedCompletion) -> None:
+    def __init__(self, call: AcceptedRequest, answer: PromptFold[_Piece], form: AnswerFormat[_Piece]) -> None:
         self._call = call
-        self._answer = ChatAnswer(call.seq)
-        self._pieces: list[AnswerPiece] = []  # read, and not yet written
-        self._kept: list[AnswerPiece] = []  # for an answer that is sent whole
+        self._answer = answer
+        self._form = form
+        self._kept: list[_Piece] = []  # for an answer that is sent whole
         self._abort: Callable[[], None] = lambda: None
-        self._sent_at = 0.0
-        self._form = ChatFormat(call.key, call.wanted)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         call = self._call
         self._abort = scope.get("fairlead.abort", self._abort)
-        if call.wanted.stream:
+        if call.stream:
             done = await self._stream(receive, send)
         else:
             done = await call.gateway.streams.run(self._follow(self._keep), receive)
@@ -86,102 +111,43 @@ class Completion:
         elif not call.gateway.streams.draining:
             await self._left_alone()
 
-    # -- following the session ---------------------------------------------------
-
-    async def _follow(self, write: Callable[[list[AnswerPiece]], Awaitable[None]]) -> None:
-        """Read until the answer is complete; `write` gets what is new, or nothing after some silence."""
+    async def _follow(self, write: Callable[[list[_Piece]], Awaitable[None]]) -> None:
         call = self._call
-        sources = [
-            TailSource(subjects.SESSIONS, subjects.session_log(call.session), call.seq + 1, chained=True),
-            TailSource(
-                subjects.EVENTS, subjects.event(call.session), call.event_seq + 1, chained=True, lossy=True
-            ),
-        ]
-        routes = {subjects.live(call.session, "log"): _LOG, subjects.live(call.session, "event"): _EVENT}
-        loop = asyncio.get_running_loop()
-        looked_at = loop.time()
-        async with Tail(call.gateway.bus, tuple(routes), sources, routes.get) as tail:
-            while not self._answer.done:
-                for source, record in await self._take(tail):
-                    self._pieces += await self._read(source, record)
-                if self._pieces or loop.time() - self._sent_at >= sse.KEEP_ALIVE_S:
-                    pieces, self._pieces = self._pieces, []
-                    await write(pieces)
-                    self._sent_at = loop.time()
-                if loop.time() - looked_at >= sse.KEEP_ALIVE_S:
-                    looked_at = loop.time()
-                    await self._check_session()
-                if not self._answer.done and not tail.has_records:
-                    await tail.wait(max(0.01, self._sent_at + sse.KEEP_ALIVE_S - loop.time()))
-
-    async def _take(self, tail: Tail) -> list[tuple[int, Record]]:
-        try:
-            async with asyncio.timeout(TAKE_WITHIN_S):
-                return await tail.take()
-        except (BusUnavailableError, TimeoutError):
-            await asyncio.sleep(0.1)
-            return []
-
-    async def _read(self, source: int, record: Record) -> list[AnswerPiece]:
-        try:
-            if source == _EVENT:
-                return list(self._answer.live(decode_event(record.data)))
-            pieces: list[AnswerPiece] = []
-            for each in await placed(self._call.gateway.objects, record):
-                entry = each.read()
-                if isinstance(entry, LaterEntry):
-                    raise LaterVersionError(f"log entry {each.place} ({entry.kind}): {entry.problem}")
-                pieces += self._answer.entry(record.seq, entry)
-            return pieces
-        except LaterVersionError as error:
-            log.warning("session_of_later_version", session=self._call.session, error=str(error))
-            self._answer.problem = problem_of(error)
-            return []
-        except BadMessageError as error:
-            log.warning("record_ignored", session=self._call.session, error=str(error))
-            return []
-
-    async def _check_session(self) -> None:
-        try:
-            async with asyncio.timeout(TAKE_WITHIN_S):
-                gone = not await self._call.gateway.exists(self._call.session)
-        except (BusUnavailableError, TimeoutError):
-            return
-        if gone:
-            self._answer.problem = Problem(
-                404, "the session was deleted", headers={"x-should-retry": "false"}
-            )
+        follower = Follower(
+            call.gateway, call.session, self._answer, after=call.seq, event_after=call.event_seq
+        )
+        await follower.run(write)
+        if call.told is not None:
+            await call.told()
 
     # -- answering whole -----------------------------------------------------------
 
-    async def _keep(self, pieces: list[AnswerPiece]) -> None:
+    async def _keep(self, pieces: list[_Piece]) -> None:
         self._kept += pieces
 
     async def _whole(self, done: bool, scope: Scope, receive: Receive, send: Send) -> None:
         call, answer = self._call, self._answer
+        headers = {"X-Fairlead-Session": call.session}
         problem = answer.problem if done else _draining(call)
         if problem is not None:
-            problem.headers["X-Fairlead-Session"] = call.session
+            problem.headers.update(headers)
             await problem.response(scope["path"])(scope, receive, send)
             return
-        headers = {"X-Fairlead-Session": call.session}
-        whole = self._form.whole(self._kept, answer.finish, answer.usage, headers)
-        await whole(scope, receive, send)
+        await self._form.whole(self._kept, headers)(scope, receive, send)
 
     # -- answering as it comes -------------------------------------------------------
 
     async def _stream(self, receive: Receive, send: Send) -> bool:
         write = await sse.start(send, (b"x-fairlead-session", self._call.session.encode()))
 
-        async def write_pieces(pieces: list[AnswerPiece]) -> None:
-            await write(b"".join(map(self._form.chunk, pieces)) or b": alive\n\n")
+        async def write_pieces(pieces: list[_Piece]) -> None:
+            await write(self._form.write(pieces) or b": alive\n\n")
 
         async def work() -> None:
             try:
-                await write(self._form.first_chunk())
-                self._sent_at = asyncio.get_running_loop().time()
+                await write(self._form.begin())
                 await self._follow(write_pieces)
-                await write(self._last_chunks())
+                await write(self._form.finish())
             except TimeoutError:
                 log.info("client_too_slow", session=self._call.session)
                 self._abort()
@@ -189,15 +155,9 @@ class Completion:
 
         done = await self._call.gateway.streams.run(work(), receive)
         if not done and self._call.gateway.streams.draining:
-            await write(error_chunk(_draining(self._call)))
+            await write(self._form.interrupted(_draining(self._call)))
         await sse.end(send)
         return done
-
-    def _last_chunks(self) -> bytes:
-        answer = self._answer
-        if answer.problem is not None:
-            return error_chunk(answer.problem)
-        return self._form.last_chunks(answer.finish, answer.usage)
 
     # -- when no one reads any more ----------------------------------------------------
 
@@ -207,6 +167,8 @@ class Completion:
         A client that sends requests again has a moment to do so.
         """
         call = self._call
+        if call.told is not None:
+            await call.told()
         if call.detached and not call.own:
             return
         item = self._answer.item
@@ -244,7 +206,7 @@ class Completion:
             log.warning("call_not_ended", session=call.session, error=str(error))
 
 
-def _draining(call: AcceptedCompletion) -> Problem:
+def _draining(call: AcceptedRequest) -> Problem:
     headers = {"Retry-After": "2"}
     if call.visit is None:
         headers["x-should-retry"] = "false"

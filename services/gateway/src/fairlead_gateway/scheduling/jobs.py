@@ -6,7 +6,6 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common.cron.jobs import Document
 from fairlead_common.cron.requests import (
     LAST_MS,
     MAX_FIRINGS,
@@ -16,7 +15,6 @@ from fairlead_common.cron.requests import (
     ListJobs,
     ListRuns,
     NameJob,
-    OneJob,
     Pause,
     RunJob,
     UpdateJob,
@@ -24,8 +22,16 @@ from fairlead_common.cron.requests import (
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import check_id, new_id
 from fairlead_gateway.gateway import principal_of
-from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode, one
+from fairlead_gateway.identity.access import stored_owner
+from fairlead_gateway.scheduling.job_access import (
+    check_job,
+    check_job_session,
+    own_jobs,
+    read_job,
+    without_others,
+)
 from fairlead_gateway.scheduling.scheduler_client import (
     IdempotencyKey,
     answer_to,
@@ -66,12 +72,6 @@ class Nothing(msgspec.Struct, frozen=True):
     """An empty request."""
 
 
-async def _read_job(request: Request, job: str) -> Document:
-    """The stored job; 404 if there is none."""
-    data = await answer_to(request, "cron.get", GetJob(id=job, count=1))
-    return msgspec.json.decode(data, type=OneJob).job
-
-
 def _job(request: Request) -> str:
     return check_id(request.path_params["job"], "job")
 
@@ -98,6 +98,8 @@ async def jobs(request: Request) -> Response:
         limit=_number(request, "limit", 200, MAX_PAGE),
         after="" if after is None else check_id(after, "after"),
     )
+    if not principal_of(request).is_admin:
+        return json_response(await own_jobs(request, body))
     return await ask(request, "cron.list", body)
 
 
@@ -107,7 +109,9 @@ async def add(request: Request) -> Response:
     body = await decode(request, NewJob)
     key = chosen_key(request, body.key) or new_id()
     check_payload_agent(request, body.job.get("payload"))
-    wanted = AddJob(job=body.job, key=key, sender=principal_of(request).user)
+    await check_job_session(request, body.job, is_new=True)
+    principal = principal_of(request)
+    wanted = AddJob(job=body.job, key=key, sender=principal.user, owner=stored_owner(principal))
     return await ask(request, "cron.add", wanted, 201)
 
 
@@ -126,6 +130,7 @@ async def get(request: Request) -> Response:
         count=_number(request, "count", 5, MAX_FIRINGS),
         after_ms=_number(request, "after_ms", 0, LAST_MS),
     )
+    await check_job(request, wanted.id)
     return await ask(request, "cron.get", wanted)
 
 
@@ -134,6 +139,8 @@ async def change(request: Request) -> Response:
     check_parameters(request)
     body = await decode(request, JobChange)
     wanted = UpdateJob(id=_job(request), patch=body.patch, if_updated_at_ms=body.if_updated_at_ms)
+    await check_job(request, wanted.id)
+    await check_job_session(request, body.patch, is_new=False)
     if not principal_of(request).may("approve") and body.patch != {"enabled": False}:
         wanted = await _checked(request, wanted)
     return await ask(request, "cron.update", wanted)
@@ -147,7 +154,7 @@ async def _checked(request: Request, wanted: UpdateJob) -> UpdateJob:
     Raises:
         Problem: 403; 409 if the job is not the one that the client changes.
     """
-    document = await _read_job(request, wanted.id)
+    document = await read_job(request, wanted.id)
     for payload in (document.get("payload"), wanted.patch.get("payload")):
         check_payload_agent(request, payload)
     stamp = document.get("updatedAtMs")
@@ -159,6 +166,7 @@ async def _checked(request: Request, wanted: UpdateJob) -> UpdateJob:
 async def remove(request: Request) -> Response:
     """Whether there was one."""
     check_parameters(request)
+    await check_job(request, _job(request))
     return await ask(request, "cron.remove", NameJob(id=_job(request)))
 
 
@@ -167,14 +175,16 @@ async def run(request: Request) -> Response:
     check_parameters(request)
     body = await decode(request, RunNow, default=RunNow())
     wanted = RunJob(id=_job(request), mode=body.mode, key=chosen_key(request, body.key) or new_id())
+    await check_job(request, wanted.id)
     if not principal_of(request).may("approve"):
-        check_payload_agent(request, (await _read_job(request, wanted.id)).get("payload"))
+        check_payload_agent(request, (await read_job(request, wanted.id)).get("payload"))
     return await ask(request, "cron.run", wanted, 202)
 
 
 async def runs(request: Request) -> Response:
     """Runs of one job, newest first."""
     check_parameters(request, "limit")
+    await check_job(request, _job(request))
     return await ask(
         request, "cron.runs", ListRuns(id=_job(request), limit=_number(request, "limit", 50, MAX_PAGE))
     )
@@ -183,7 +193,8 @@ async def runs(request: Request) -> Response:
 async def status(request: Request) -> Response:
     """Whether it fires, and what comes next."""
     check_parameters(request)
-    return await ask(request, "cron.status", Nothing())
+    known = await answer_to(request, "cron.status", Nothing())
+    return Response(without_others(known, principal_of(request)), media_type="application/json")
 
 
 async def pause(request: Request) -> Response:

@@ -48,6 +48,7 @@ OPERATIONS: Final = (
                 "after", {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}, "`next` of the previous page"
             ),
         ),
+        scope="read",
     ),
     _operation(
         "POST",
@@ -57,6 +58,7 @@ OPERATIONS: Final = (
         OneJob,
         status=201,
         body=jobs.NewJob,
+        scope="write",
     ),
     _operation(
         "POST",
@@ -65,9 +67,26 @@ OPERATIONS: Final = (
         "preview of a job; nothing is stored",
         Preview,
         body=jobs.NewJob,
+        scope="write",
     ),
-    _operation("GET", "cron/status", jobs.status, "state of the scheduler, and the next job", CronStatus),
-    _operation("POST", "cron/pause", jobs.pause, "pause or resume all jobs", CronStatus, body=jobs.PauseBody),
+    _operation(
+        "GET",
+        "cron/status",
+        jobs.status,
+        "state of the scheduler, and the next job",
+        CronStatus,
+        scope="read",
+    ),
+    _operation(
+        "POST",
+        "cron/pause",
+        jobs.pause,
+        "pause or resume all jobs",
+        CronStatus,
+        body=jobs.PauseBody,
+        scope="write",
+        everybody=True,
+    ),
     _operation(
         "GET",
         "cron/jobs/{job}",
@@ -87,6 +106,7 @@ OPERATIONS: Final = (
                 "only firings after this moment",
             ),
         ),
+        scope="read",
     ),
     _operation(
         "PATCH",
@@ -96,6 +116,7 @@ OPERATIONS: Final = (
         OneJob,
         problems=(404, 409),
         body=jobs.JobChange,
+        scope="write",
     ),
     _operation(
         "DELETE",
@@ -104,6 +125,7 @@ OPERATIONS: Final = (
         "remove a job",
         Removed,
         problems=(404, 409),
+        scope="write",
     ),
     _operation(
         "POST",
@@ -115,6 +137,7 @@ OPERATIONS: Final = (
         problems=(404, 409),
         body=jobs.RunNow,
         body_required=False,
+        scope="write",
     ),
     _operation(
         "GET",
@@ -124,6 +147,7 @@ OPERATIONS: Final = (
         Runs,
         problems=(404, 409),
         parameters=(_LIMIT,),
+        scope="read",
     ),
     _operation(
         "POST",
@@ -133,6 +157,7 @@ OPERATIONS: Final = (
         Fired,
         status=202,
         body=wakes.WakeBody,
+        scope="write",
     ),
     _operation(
         "POST",
@@ -144,6 +169,8 @@ OPERATIONS: Final = (
         problems=(404, 409),
         body=wakes.HeartbeatBody,
         body_required=False,
+        scope="write",
+        everybody=True,
     ),
     _operation(
         "POST",
@@ -153,5 +180,6 @@ OPERATIONS: Final = (
         Fired,
         status=202,
         problems=(404, 409),
+        scope="write",
     ),
 )

@@ -9,7 +9,9 @@ from starlette.responses import Response
 from fairlead_common.cron.requests import Heartbeat, Hook, Wake
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import check_id, new_id
+from fairlead_gateway.gateway import gateway_of, principal_of
 from fairlead_gateway.http.request_parsing import check_parameters, decode
+from fairlead_gateway.identity.session_access import check_session
 from fairlead_gateway.scheduling.scheduler_client import IdempotencyKey, ask, chosen_key
 
 _HOOK_HEADERS: Final = 50
@@ -39,6 +41,7 @@ async def wake(request: Request) -> Response:
     wanted = Wake(
         text=body.text, mode=body.mode, session=body.session, key=chosen_key(request, body.key) or new_id()
     )
+    await check_session(gateway_of(request), principal_of(request), wanted.session, "write")
     return await ask(request, "wake", wanted, 202)
 
 

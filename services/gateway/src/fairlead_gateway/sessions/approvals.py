@@ -14,9 +14,12 @@ from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.messages import Decision, DecisionKind
 from fairlead_common.protocol.projections import Approval, ApprovalSummary
 from fairlead_common.protocol.questions import MAX_ANSWER_CHARS, MAX_OPTIONS, checked_answer, question_in
+from fairlead_common.received import Headers
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode, one
+from fairlead_gateway.identity.principal import Principal
+from fairlead_gateway.identity.session_access import check_session, sees
 from fairlead_gateway.responses import ApprovalList, Stored
 
 LISTED_WITHIN_S = 1.0
@@ -46,21 +49,38 @@ async def listing(request: Request) -> Response:
     session = one(request, "session")
     if session is not None:
         check_id(session, "session")
-    found = gateway_of(request).index.approvals(session)
+    gateway, principal = gateway_of(request), principal_of(request)
+    found = [each for each in gateway.index.approvals(session) if sees(gateway, principal, each.session)]
     return json_response(ApprovalList(approvals=[_shown(approval) for approval in found]))
 
 
 async def decide(request: Request) -> Response:
     """202 once the decision is stored. The first one counts."""
     check_parameters(request)
-    gateway = gateway_of(request)
     name = check_id(request.path_params["approval"], "approval")
     body = await decode(request, DecisionBody)
-    approval = await _listed(gateway, name)
-    if approval is None:
-        if gateway.index.was_settled(name):
-            raise Problem(409, f"approval {name} was already decided or has expired")
+    seq = await store_decision(gateway_of(request), name, body, principal_of(request))
+    return json_response(Stored(seq=seq), 202)
+
+
+async def store_decision(
+    gateway: Gateway, name: str, body: DecisionBody, principal: Principal, headers: Headers | None = None
+) -> int:
+    """Sequence under which the decision about the approval `name` is stored. The first one counts.
+
+    Args:
+        headers: for its mail.
+
+    Raises:
+        Problem: 404 or 403, there is none that they may decide; 409, it does not take this decision.
+    """
+    approval = await listed_approval(gateway, name)
+    of = approval.session if approval is not None else gateway.index.settled(name)
+    if of is None or not sees(gateway, principal, of):
         raise Problem(404, f"approval {name} does not exist")
+    if approval is None:
+        raise Problem(409, f"approval {name} was already decided or has expired")
+    await check_session(gateway, principal, of, "approve")
     if approval.expires_at and approval.expires_at <= time.time() * 1000:
         raise Problem(409, f"approval {name} has expired")
     if body.shown_hash is not None and body.shown_hash != approval.shown_hash:
@@ -72,20 +92,20 @@ async def decide(request: Request) -> Response:
         answer=answer,
         shown_hash=approval.shown_hash,
         reason=body.reason,
-        sender=principal_of(request).user,
+        sender=principal.user,
     )
     async with answering():
         await gateway.must_exist(approval.session)
         try:
-            seq = await gateway.bus.create(
+            return await gateway.bus.create(
                 subjects.SESSIONS,
                 subjects.mail(approval.session, "approval", name),
                 msgspec.json.encode(decision),
+                headers,
                 point="gateway.approval",
             )
         except ConflictError:
             raise Problem(409, f"approval {name} was already decided") from None
-    return json_response(Stored(seq=seq), 202)
 
 
 def _checked(approval: ApprovalSummary, body: DecisionBody) -> list[str]:
@@ -114,11 +134,11 @@ def _checked(approval: ApprovalSummary, body: DecisionBody) -> list[str]:
     return []
 
 
-async def _listed(gateway: Gateway, name: str) -> ApprovalSummary | None:
+async def listed_approval(gateway: Gateway, name: str) -> ApprovalSummary | None:
     """The approval, once the list shows it: who answers an event may be quicker than the list."""
     deadline = asyncio.get_running_loop().time() + LISTED_WITHIN_S
     while (approval := gateway.index.approval(name)) is None:
-        if gateway.index.was_settled(name) or asyncio.get_running_loop().time() > deadline:
+        if gateway.index.settled(name) is not None or asyncio.get_running_loop().time() > deadline:
             return None
         await asyncio.sleep(0.02)
     return approval

@@ -1,6 +1,7 @@
 """Going on from another entry of a session, and new sessions that begin at one."""
 
 import time
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
@@ -27,10 +28,13 @@ from fairlead_common.protocol.notices import (
     Navigate,
     Regenerate,
 )
+from fairlead_common.session_log.conversation import Item
 from fairlead_common.session_log.state import SessionState
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import Id, check_parameters, decode
+from fairlead_gateway.identity.access import stored_owner
+from fairlead_gateway.identity.session_access import check_chosen_id
 from fairlead_gateway.responses import BranchChanged, PromptStored
 from fairlead_gateway.sessions.notice_mail import carried_out, entries_after, store_notice
 from fairlead_gateway.sessions.privilege_checks import check_new
@@ -189,37 +193,59 @@ async def fork(request: Request) -> Response:
     session = body.id or new_id()
     async with answering(_FORK_WITHIN_S):
         await gateway.must_exist(origin)
-        try:
-            state, branch, entry = await _conversation(gateway, origin, body.entry)
-        except (LaterVersionError, NotFoundError) as error:
-            raise Problem(409, f"session {origin} cannot be read: {error}") from error
-        notice = CreateSession(
-            agent=state.agent or "main",
-            mode=state.mode or None,
-            title=body.title if body.title is not None else state.title or None,
-            sandbox=state.sandbox or None,
-            deny=state.deny or None,
-            work_mode=msgspec.convert(state.work_mode, WorkMode | None),
-            on_approval=msgspec.convert(state.on_approval or None, OnApproval | None),
-            verify=state.verify,
-            sender=principal_of(request).user,
-            fork=ForkOf(
-                origin=origin,
-                entry=entry,
-                object=await gateway.objects.put(encode_fork(branch.items)),
-                model=state.model,
-                thinking=state.thinking,
-                untrusted=state.untrusted,
-                private=state.private,
-                secret=state.secret,
-                plan=branch.earlier_plan,
-            ),
+        notice = await fork_notice(gateway, origin, body.entry)
+        title = body.title if body.title is not None else notice.title
+        notice = msgspec.structs.replace(
+            notice, title=title, sender=principal_of(request).user, owner=stored_owner(principal_of(request))
         )
+        check_chosen_id(principal_of(request), gateway.config.current, session)
         check_new(principal_of(request), gateway.config.current, session, notice)
         seq = await create_session(gateway, session, notice)
     summary = fresh_summary(gateway, session, notice, created_at=int(time.time() * 1000), seq=seq)
     gateway.index.expect(summary)
     return json_response(shown(summary), 201, {"Location": f"/api/sessions/{session}"})
+
+
+async def fork_notice(
+    gateway: Gateway, origin: str, entry: str | None, more: Sequence[Item] = ()
+) -> CreateSession:
+    """What creates a session that begins as another one was up to an entry, and is set as that one is.
+
+    Args:
+        more: messages that follow those of the other session.
+
+    Raises:
+        Problem: 409, there is no such entry, or the other session cannot be read.
+    """
+    try:
+        state, branch, entry = await _conversation(gateway, origin, entry)
+    except (LaterVersionError, NotFoundError) as error:
+        raise Problem(409, f"session {origin} cannot be read: {error}") from error
+    folder = state.placement if state.has_own_folder else None
+    return CreateSession(
+        agent=state.agent or "main",
+        mode=state.mode or None,
+        title=state.title or None,
+        sandbox=state.sandbox or None,
+        deny=state.deny or None,
+        work_mode=msgspec.convert(state.work_mode, WorkMode | None),
+        on_approval=msgspec.convert(state.on_approval or None, OnApproval | None),
+        verify=state.verify,
+        instructions=state.instructions or None,
+        workspace=folder.workspace if folder else "",
+        host=folder.host if folder else "",
+        fork=ForkOf(
+            origin=origin,
+            entry=entry,
+            object=await gateway.objects.put(encode_fork([*branch.items, *more])),
+            model=state.model,
+            thinking=state.thinking,
+            untrusted=state.untrusted,
+            private=state.private,
+            secret=state.secret,
+            plan=branch.earlier_plan,
+        ),
+    )
 
 
 async def _conversation(

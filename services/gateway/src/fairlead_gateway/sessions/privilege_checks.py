@@ -7,8 +7,8 @@ from fairlead_common.config.agents import MODES
 from fairlead_common.config.placement import effective_sandbox, is_weaker
 from fairlead_common.protocol.notices import CreateSession, UpdateSession
 from fairlead_common.protocol.projections import SessionSummary
-from fairlead_gateway.http.auth import Principal
 from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.identity.principal import Principal
 
 _WORK: Final = {"plan": 0, "review": 0, "": 1, "implement": 2, "bugfix": 2}  # by how many tools there are
 
@@ -25,6 +25,8 @@ def check_new(principal: Principal, config: Config, session: str, notice: Create
     if profile is None:
         return  # refused as unknown elsewhere
     check_agent(principal, config, notice.agent or "main", "agent")
+    if notice.workspace:  # what lies there is inside of its workspace, and so asked about less
+        raise _refusal("workspace", repr(notice.workspace), "the agent's own")
     _check_mode(notice.mode, profile.mode)
     _check_work_mode(notice.work_mode, profile.work_mode)
     _check_sandbox(notice.sandbox, effective_sandbox(profile.sandbox, session, ""))

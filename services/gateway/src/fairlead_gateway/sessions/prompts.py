@@ -1,6 +1,6 @@
 """What a session is told: prompts, messages to its run, and the wish to stop. Each is a mail to it."""
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -21,12 +21,20 @@ from fairlead_common.protocol.messages import (
     ThinkingLevel,
     UserInput,
 )
-from fairlead_common.protocol.trace import child
+from fairlead_common.protocol.trace import child, parsed
 from fairlead_common.received import Headers
+from fairlead_common.service import metrics
+from fairlead_common.service.telemetry import timed_span
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import Id, check_parameters, decode
 from fairlead_gateway.responses import PromptStored, Stored
+from fairlead_gateway.sessions.client_wishes import (
+    ClientToolBody,
+    ResponseFormatBody,
+    ToolChoice,
+    checked_wishes,
+)
 from fairlead_gateway.sessions.session_sources import take_up
 
 # The document knows the providers that are always there; `parse_model` knows the configured ones, too.
@@ -82,12 +90,21 @@ class PromptWords(Words, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     Fields:
         model, thinking, on_approval: instead of the session's. limits: of the run.
+        client_tools: that the client runs, beside the agent's own or, with `only_client_tools`, instead.
+        tool_choice: `auto`, `none`, `required` (a client tool), or the name of one that is called first.
+        response_format: of the last reply, JSON.
     """
 
     model: ModelText | None = None
     thinking: ThinkingLevel | None = None
     limits: RunLimitsBody | None = None
     on_approval: OnApproval | None = None
+    client_tools: Annotated[
+        list[ClientToolBody], msgspec.Meta(extra_json_schema={"maxItems": 128, "uniqueItems": True})
+    ] = []
+    only_client_tools: bool = False
+    tool_choice: ToolChoice | None = None
+    response_format: ResponseFormatBody | None = None
 
 
 class AbortBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,6 +119,7 @@ async def send(request: Request, kind: str) -> Response:
     gateway = gateway_of(request)
     session = check_id(request.path_params["session"], "session")
     body = await _words(request, gateway, kind)
+    wishes = await _wishes(body)
     key = chosen_key(body.key, request.headers.getlist("idempotency-key"))
     async with answering():
         seen = await gateway.must_exist(session)
@@ -115,10 +133,21 @@ async def send(request: Request, kind: str) -> Response:
                 thinking=body.thinking,
                 limits=body.limits and body.limits.limits,
                 on_approval=body.on_approval,
+                **wishes,
             )
         trace = request.headers.get(subjects.H_TRACE)
         seq = await store_words(gateway, session, kind, key, words, trace, seen)
     return json_response(PromptStored(seq=seq, key=key), 202)
+
+
+async def _wishes(body: Words) -> dict[str, Any]:
+    """What a client asks of the run that its prompt begins, as fields of `UserInput`."""
+    if not isinstance(body, PromptWords):
+        return {}
+    only = body.only_client_tools
+    return await checked_wishes(
+        body.client_tools, body.tool_choice, body.response_format, only_client_tools=only
+    )
 
 
 async def _words(request: Request, gateway: Gateway, kind: str) -> Words:
@@ -169,12 +198,27 @@ async def store_words(
     if headers:
         # Headers do not count when a repeat is told from something else; the payload does.
         packed = headers[subjects.H_OBJECT].encode()
-    headers = {**headers, **seen, subjects.H_TRACE: child(trace)}
+    own = child(trace)
+    headers = {**headers, **seen, subjects.H_TRACE: own}
+    own_id, is_root = own.split("-")[2], parsed(trace) is None
+    about = {"gen_ai.conversation.id": session, "fairlead.kind": kind}
     try:
         subject = subjects.mail(session, kind, key)
-        return await gateway.bus.create(subjects.SESSIONS, subject, packed, headers, point=f"gateway.{kind}")
+        with timed_span(
+            f"accept {kind}",
+            own if is_root else trace,
+            own_id,
+            kind="server",
+            attributes=about,
+            is_root=is_root,
+        ):
+            seq = await gateway.bus.create(
+                subjects.SESSIONS, subject, packed, headers, point=f"gateway.{kind}"
+            )
     except ConflictError:
         raise Problem(409, f"the key {key} was already used for another request", field="key") from None
+    metrics.PROMPTS.add(kind)
+    return seq
 
 
 async def abort(request: Request) -> Response:

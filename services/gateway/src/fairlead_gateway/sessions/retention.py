@@ -129,6 +129,8 @@ async def prune(request: Request) -> Response:
     for summary in gateway.index.ordinary_unchanged_since(limit):
         if body.archived is not None and summary.archived != body.archived:
             continue
+        if not gateway.index.access(summary.id).lets(principal_of(request), "manage"):
+            continue
         if why := why_kept(gateway, summary, in_use):
             kept[why] += 1
         elif len(found) == MAX_AT_ONCE:

@@ -2,7 +2,7 @@
 
 import asyncio
 import bisect
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
@@ -11,20 +11,23 @@ import structlog
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import is_marker
-from fairlead_common.bus.tail import Tail, TailSource
-from fairlead_common.errors import BadMessageError, BusUnavailableError
+from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.projections import TOMBSTONE, ApprovalSummary, SessionSummary, decode_projection
 from fairlead_common.received import Record
+from fairlead_gateway.bucket_follower import follow_bucket
+from fairlead_gateway.identity.access import ADMINS_ONLY, SessionAccess, access_of
 
 log = structlog.get_logger()
 
-_STREAM: Final = subjects.kv_stream(subjects.BUCKET_SESSIONS)
 _PREFIX: Final = f"$KV.{subjects.BUCKET_SESSIONS}."
 _SETTLED_KEPT: Final = 10_000
 HIDDEN: Final = frozenset({"api"})  # sources of sessions that lists leave out unless they are asked for them
 
 _decoder = msgspec.json.Decoder(SessionSummary)
+
+
+ListChanged = Callable[[Literal["session", "approval"], str, tuple[SessionAccess, ...]], None]
 
 
 class IndexPage(NamedTuple):
@@ -39,14 +42,15 @@ class Index:
 
     Args:
         other: called with the key and value of every other record of the bucket.
-        changed: called with the kind and id of what is listed differently now.
+        changed: called with the kind and id of what is listed differently now, and the access to the session
+            before and now.
     """
 
     def __init__(
         self,
         bus: Bus,
         other: Callable[[str, bytes], None] = lambda _key, _value: None,
-        changed: Callable[[Literal["session", "approval"], str], None] = lambda _kind, _id: None,
+        changed: ListChanged = lambda _kind, _id, _access: None,
     ) -> None:
         self._bus = bus
         self._other = other
@@ -57,33 +61,15 @@ class Index:
         self._source: dict[str, str] = {}  # of those that are no ordinary sessions
         self._pinned: set[str] = set()
         self._archived: set[str] = set()
+        self._status: dict[str, str] = {}  # of those that are not idle
+        self._access: dict[str, SessionAccess] = {}  # where it is not for admins alone
         self._approvals: dict[str, ApprovalSummary] = {}
-        self._settled: OrderedDict[str, None] = OrderedDict()
+        self._settled: OrderedDict[str, str] = OrderedDict()  # and their sessions
         self.loaded = asyncio.Event()
 
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service: take over every change until `stop`."""
-        source = TailSource(_STREAM, f"{_PREFIX}>", 1)
-        live = f"fairlead.kv.{subjects.BUCKET_SESSIONS}.>"
-        async with Tail(self._bus, live, [source], lambda _: 0) as tail, tail.woken_by(stop):
-            done = 0
-            while not stop.is_set():
-                if not await tail.wait(1.0):
-                    continue
-                try:
-                    news = await tail.take()
-                except BusUnavailableError:
-                    continue
-                for _, record in news:
-                    if record.previous is not None and record.seq > done + 1:
-                        # Sequences of this stream have no holes on the live tail: something was not heard.
-                        tail.seen[0] = done
-                        tail.catch_up_soon()
-                        break
-                    done = max(done, record.seq)
-                    self.apply(record)
-                else:
-                    self.loaded.set()
+        await follow_bucket(self._bus, subjects.BUCKET_SESSIONS, stop, self.apply, self.loaded)
 
     def apply(self, record: Record) -> None:
         """Take over one record of the bucket."""
@@ -98,16 +84,18 @@ class Index:
             case (name, SessionSummary() as summary):
                 if summary.deleted and 0 < summary.last_seq < self._last_seq(name):
                     return  # a later session of this name is listed already
+                before = self.access(name)
                 self.forget(name)
                 if not summary.deleted:
                     self._list(name, summary, record.data)
-                self._changed("session", name)
+                self._changed("session", name, (before, self.access(name)))
             case (name, ApprovalSummary() as approval):
+                session = (self._approvals.get(name) or approval).session
                 if approval.deleted:
                     self._settle(name)
                 else:
                     self._approvals[name] = approval
-                self._changed("approval", name)
+                self._changed("approval", name, (self.access(session),))
             case _:
                 self._other(key, record.data)
 
@@ -126,6 +114,10 @@ class Index:
             self._pinned.add(name)
         if summary.archived:
             self._archived.add(name)
+        if summary.status != "idle":
+            self._status[name] = summary.status
+        if (access := access_of(summary.owner, summary.shared)) != ADMINS_ONLY:
+            self._access[name] = access
 
     def forget_until(self, name: str, seq: int) -> None:
         """Take a session off the list, unless it began after this sequence."""
@@ -137,6 +129,8 @@ class Index:
         self._source.pop(name, None)
         self._pinned.discard(name)
         self._archived.discard(name)
+        self._status.pop(name, None)
+        self._access.pop(name, None)
         if self._sessions.pop(name, None) is not None:
             del self._order[bisect.bisect_left(self._order, (self._updated.pop(name), name))]
 
@@ -145,8 +139,8 @@ class Index:
         return listed.last_seq if listed else 0
 
     def _settle(self, name: str) -> None:
-        self._approvals.pop(name, None)
-        self._settled[name] = None
+        known = self._approvals.pop(name, None)
+        self._settled[name] = known.session if known else self._settled.get(name, "")
         if len(self._settled) > _SETTLED_KEPT:
             self._settled.popitem(last=False)
 
@@ -154,6 +148,17 @@ class Index:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._sessions
+
+    def by_status(self) -> dict[str, int]:
+        """How many sessions there are of each status."""
+        return {"idle": len(self._sessions) - len(self._status), **Counter(self._status.values())}
+
+    def access(self, name: str) -> SessionAccess:
+        """Whose session it is; one that is not listed is for admins."""
+        return self._access.get(name, ADMINS_ONLY)
 
     def session(self, name: str) -> SessionSummary | None:
         """A session, if it is listed."""
@@ -167,6 +172,7 @@ class Index:
         query: str,
         source: str | None = "",
         archived: bool | None = False,
+        sees: Callable[[str], bool] = lambda _name: True,
     ) -> IndexPage:
         """Sessions that were last changed before `before`, newest first; pinned ones begin the first part.
 
@@ -174,12 +180,13 @@ class Index:
             limit: at most so many; more only of pinned ones.
             source: of those alone; empty: all but those that lists hide; None: all.
             archived: those alone, or none of them; None: all.
+            sees: whether a session may be listed at all.
         """
         wanted = query.casefold()
         found: list[SessionSummary] = []
         if before is None and not wanted:
             pinned = sorted(((self._updated[name], name) for name in self._pinned), reverse=True)
-            chosen = [name for _, name in pinned if self._is_chosen(name, source, archived)]
+            chosen = [name for _, name in pinned if sees(name) and self._is_chosen(name, source, archived)]
             found = [_decoder.decode(self._sessions[name]) for name in chosen]
         place = len(self._order) if before is None else bisect.bisect_left(self._order, before)
         while place > 0:
@@ -191,6 +198,8 @@ class Index:
             place -= 1
             name = self._order[place][1]
             if not self._is_chosen(name, source, archived) or (name in self._pinned and not wanted):
+                continue
+            if not sees(name):
                 continue
             summary = _decoder.decode(self._sessions[name])
             if not wanted or wanted in _searched(summary):
@@ -221,9 +230,9 @@ class Index:
         """A pending approval."""
         return self._approvals.get(name)
 
-    def was_settled(self, name: str) -> bool:
-        """Whether this approval was pending, and is not any more."""
-        return name in self._settled
+    def settled(self, name: str) -> str | None:
+        """The session of an approval that is not pending any more, empty if it is not known; else None."""
+        return self._settled.get(name)
 
 
 def _is_wanted(source: str, wanted: str | None) -> bool:

@@ -13,9 +13,10 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.notices import CreateSession
 from fairlead_common.protocol.projections import Session, SessionSummary
-from fairlead_gateway.gateway import Gateway, answering, gateway_of
+from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import json_response
 from fairlead_gateway.http.request_parsing import check_parameters, one, whole_number
+from fairlead_gateway.identity.session_access import sees
 from fairlead_gateway.responses import SessionPage
 from fairlead_gateway.sessions.session_sources import wanted_source
 
@@ -27,12 +28,20 @@ async def listing(request: Request) -> Response:
     check_parameters(request, "limit", "before", "q", "source", "archived")
     limit = whole_number(request, "limit", 100, least=1, most=1000)
     cursor = one(request, "before")
-    before = None if cursor is None else _cursor(cursor)
+    before = None if cursor is None else parse_cursor(cursor)
     query = one(request, "q") or ""
     if len(query) > 200:
         raise InvalidInputError("q", f"at most 200 characters, got {len(query)}")
     archived = _archived(request, default=None if query else False)
-    page = gateway_of(request).index.page(limit, before, query, wanted_source(request), archived)
+    gateway, principal = gateway_of(request), principal_of(request)
+    page = gateway.index.page(
+        limit,
+        before,
+        query,
+        wanted_source(request),
+        archived,
+        sees=lambda session: sees(gateway, principal, session),
+    )
     return json_response(SessionPage(sessions=[shown(s) for s in page.sessions], next=page.cursor))
 
 
@@ -46,7 +55,12 @@ def _archived(request: Request, default: bool | None) -> bool | None:
     return _ARCHIVED[said]
 
 
-def _cursor(text: str) -> tuple[int, str]:
+def parse_cursor(text: str) -> tuple[int, str]:
+    """Where an earlier part of the list ended.
+
+    Raises:
+        InvalidInputError: it is no cursor.
+    """
     updated_at, _, session = text.partition(".")
     if not (updated_at.isascii() and updated_at.isdigit() and len(updated_at) < 20):
         raise InvalidInputError("before", f"must be the `next` of an earlier answer, got {text[:80]!r}")
@@ -106,6 +120,10 @@ def fresh_summary(
         work_mode=of_profile if notice.work_mode is None else notice.work_mode,
         on_approval=notice.on_approval or "",
         source=notice.source,
+        workspace=notice.workspace,
+        workspace_kind="folder" if notice.workspace else "",
+        host=notice.host,
+        owner=notice.owner,
         created_at=created_at,
         updated_at=created_at,
         last_seq=seq,

@@ -1,24 +1,20 @@
 """A session is given a workspace on another host."""
 
-import contextlib
-
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common.bus.buckets import Bucket
 from fairlead_common.config.placement import choose_host, described_place, suits
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id, new_id
-from fairlead_common.protocol.messages import ExecutorInfo
 from fairlead_common.protocol.notices import MoveSession
 from fairlead_common.protocol.projections import SessionSummary
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
-from fairlead_gateway.http.health import executors
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import Id, check_parameters, decode
 from fairlead_gateway.responses import MoveStored
 from fairlead_gateway.sessions.session_lookup import find
+from fairlead_gateway.sessions.workspace_choice import host_of_agent, live_executors
 
 
 class Move(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,29 +59,16 @@ async def _destination(gateway: Gateway, session: SessionSummary, body: Move) ->
             "with force_empty the session goes on in the folder of that name on the other host",
             field="force_empty",
         )
-    infos = await _live(gateway)
+    infos = await live_executors(gateway)
     if body.host is not None:
         if choose_host([info for info in infos if info.host == body.host]) is None:
             there = ", ".join(sorted({info.host for info in infos if not info.draining})) or "none"
             raise Problem(409, f"host {body.host} takes no new work; these do: {there}", field="host")
         return body.host
-    now = session.host or profile.host or await _host_of_agent(gateway, session.agent or "main")
+    now = session.host or profile.host or await host_of_agent(gateway, session.agent or "main")
     suiting = [info for info in infos if suits(info, profile.pool, profile.labels)]
     host = choose_host(suiting, session.sandbox, besides=now)
     if host is None:
         where = described_place(profile.pool, profile.labels)
         raise Problem(409, f"no other host of {where} offers sandbox {session.sandbox!r}", field="host")
     return host
-
-
-async def _live(gateway: Gateway) -> list[ExecutorInfo]:
-    found = []
-    for each in await executors(gateway.bus):
-        with contextlib.suppress(msgspec.ValidationError):
-            found.append(msgspec.convert(each, ExecutorInfo))
-    return found
-
-
-async def _host_of_agent(gateway: Gateway, agent: str) -> str:
-    stored = await Bucket(gateway.bus, subjects.BUCKET_WORKSPACES).get(f"agent.{agent}")
-    return stored.data.decode() if stored is not None else ""

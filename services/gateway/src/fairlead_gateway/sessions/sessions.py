@@ -18,15 +18,19 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id, new_id
 from fairlead_common.protocol.messages import OnApproval, SandboxKind, ThinkingLevel, VerifyCommands, WorkMode
 from fairlead_common.protocol.notices import CreateSession, UpdateSession
+from fairlead_common.protocol.users import ADMIN, Sharing
 from fairlead_common.received import Headers
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import Id, check_parameters, decode
+from fairlead_gateway.identity.access import stored_owner
+from fairlead_gateway.identity.session_access import check_chosen_id, check_session
 from fairlead_gateway.responses import Deleting, Stored
 from fairlead_gateway.sessions.privilege_checks import check_change, check_new
 from fairlead_gateway.sessions.prompts import ModelText
 from fairlead_gateway.sessions.session_lookup import fresh_summary, shown, summary_of
 from fairlead_gateway.sessions.session_sources import TAKEN_UP
+from fairlead_gateway.sessions.workspace_choice import WantedFolder, chosen_host
 
 DELETE_WAIT_S: Final = 10.0
 Title = Annotated[str, msgspec.Meta(max_length=500)]
@@ -38,7 +42,11 @@ RuleTexts = Annotated[list[RuleText], msgspec.Meta(max_length=MAX_RULES)]
 
 
 class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of `POST /api/sessions`."""
+    """Body of `POST /api/sessions`.
+
+    Fields:
+        workspace: the folder that it works in, instead of its agent's.
+    """
 
     id: Id | None = None
     agent: Name | None = None
@@ -49,6 +57,7 @@ class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     work_mode: WorkMode | None = None
     on_approval: OnApproval | None = None
     verify: VerifyCommands | None = None
+    workspace: WantedFolder | None = None
 
 
 class SessionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,6 +74,7 @@ class SessionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     archived: bool | None = None
     on_approval: OnApproval | Literal[""] | None = None
     verify: VerifyCommands | None = None
+    shared: Sharing | None = None
 
 
 async def create(request: Request) -> Response:
@@ -82,14 +92,21 @@ async def create(request: Request) -> Response:
         work_mode=body.work_mode,
         on_approval=body.on_approval,
         verify=body.verify,
+        workspace=body.workspace.path if body.workspace else "",
         sender=principal_of(request).user,
+        owner=stored_owner(principal_of(request)),
     )
     check_rules(body.deny or [], "deny", allowing=False)
+    check_chosen_id(principal_of(request), gateway.config.current, session)
     check_new(principal_of(request), gateway.config.current, session, notice)
     async with answering():
+        if body.workspace is not None:
+            host = await chosen_host(gateway, body.agent or "main", body.workspace)
+            notice = msgspec.structs.replace(notice, host=host)
         seq = await create_session(gateway, session, notice)
     summary = fresh_summary(gateway, session, notice, created_at=int(time.time() * 1000), seq=seq)
     gateway.index.expect(summary)
+    request.state.audited_session = session
     return json_response(shown(summary), 201, {"Location": f"/api/sessions/{session}"})
 
 
@@ -163,9 +180,12 @@ async def change(request: Request) -> Response:
         verify=body.verify,
         pinned=body.pinned,
         archived=body.archived,
+        shared=body.shared,
         sender=principal_of(request).user,
     )
     check_rules(body.deny or [], "deny", allowing=False)
+    if body.shared is not None:
+        await _check_sharing(request, session, body.shared)
     async with answering():
         seen = await gateway.must_exist(session)
         summary = await summary_of(gateway, session)
@@ -182,6 +202,19 @@ async def change(request: Request) -> Response:
             point="gateway.update",
         )
     return json_response(Stored(seq=seq), 202)
+
+
+async def _check_sharing(request: Request, session: str, shared: Sharing) -> None:
+    """Refuse what the caller may not do, and users that there are not.
+
+    Raises:
+        Problem: 403; 409, there is no such user.
+    """
+    gateway = gateway_of(request)
+    await check_session(gateway, principal_of(request), session, "manage")
+    directory = gateway.auth.directory
+    if unknown := [name for name in shared.users if name != ADMIN and directory.user(name) is None]:
+        raise Problem(409, f"shared.users: there is no user {unknown[0]!r}", field="shared.users")
 
 
 async def delete(request: Request) -> Response:

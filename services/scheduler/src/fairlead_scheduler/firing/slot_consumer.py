@@ -151,7 +151,10 @@ class SlotConsumer:
             await self._finalizer.finalize(failed, None)
             return
         run = msgspec.structs.replace(run, name=job.name)
-        if reason := slot.missed or _objection(job, revision, slot):
+        reason = slot.missed or _objection(job, revision, slot)
+        if not reason and slot.cause != "manual" and not await self._run_store.admit(job, slot.slot):
+            reason = f"it has run {job.max_runs} times, as often as it may (maxRuns)"
+        if reason:
             await self._finalizer.finalize(msgspec.structs.replace(run, status="skipped", error=reason), job)
             return
         match job.payload:
@@ -196,14 +199,17 @@ class SlotConsumer:
         agent = agent_of(slot.job, self._config.current)
         if agent is None:
             return  # switched off meanwhile
+        heartbeat = self._config.current.agents[agent].heartbeat
+        asked_for = not slot.slot.isdecimal()
+        if not (asked_for or heartbeat.create_session or await self._mail.exists(heartbeat.session)):
+            return
         run = msgspec.structs.replace(run, name=f"heartbeat of {agent}")
         if slot.missed:
             await self._finalizer.finalize(
                 msgspec.structs.replace(run, status="skipped", error=slot.missed), None
             )
             return
-        session = self._config.current.agents[agent].heartbeat.session
-        await self._open(msgspec.structs.replace(run, session=session), {}, slot)
+        await self._open(msgspec.structs.replace(run, session=heartbeat.session), {}, slot)
 
 
 def _objection(job: Job, revision: int, slot: Slot) -> str:

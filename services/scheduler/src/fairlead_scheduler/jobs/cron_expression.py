@@ -1,7 +1,8 @@
 """Cron expressions, as Vixie cron reads them: parsed to sets of numbers, and said in words. Pure.
 
-Five fields (minute, hour, day of month, month, day of week) or six with seconds first; weekdays 0 and
-7 are Sunday. If both day fields are restricted, either may match; if one begins with `*`, both must.
+Five fields (minute, hour, day of month, month, day of week), six with seconds first, or seven with the year
+last; weekdays 0 and 7 are Sunday. If both day fields are restricted, either may match; if one begins with
+`*`, both must. `L`, `W` and `#` in the day fields are in `day_rules.py`.
 """
 
 import calendar
@@ -11,6 +12,17 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from fairlead_common.errors import InvalidInputError
+from fairlead_scheduler.jobs.day_rules import (
+    DAY_NAMES,
+    LAST_YEAR,
+    DayRules,
+    MonthDays,
+    WeekDays,
+    month_days,
+    special_month_days,
+    special_week_days,
+    week_days,
+)
 
 MAX_CHARS: Final = 256
 
@@ -25,7 +37,6 @@ ALIASES: Final = {
 }
 _MONTHS: Final = {name.lower(): n for n, name in enumerate(calendar.month_abbr) if name}
 _DAYS: Final = {name: n for n, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}
-_DAY_NAMES: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 
 
 class _Field(NamedTuple):
@@ -42,14 +53,15 @@ _FIELDS: Final = (
     _Field("day of month", 1, 31),
     _Field("month", 1, 12, _MONTHS),
     _Field("day of week", 0, 7, _DAYS),
+    _Field("year", 1970, LAST_YEAR),
 )
 
 
 class Expression(NamedTuple):
-    """What an expression allows. Weekdays: 0 = Sunday.
+    """What an expression allows.
 
     Fields:
-        either_day: day of month or day of week is enough.
+        years: empty: every year.
         fixed: it names its hour and minute, so that a change of clocks neither repeats nor drops it.
     """
 
@@ -57,10 +69,9 @@ class Expression(NamedTuple):
     seconds: frozenset[int]
     minutes: frozenset[int]
     hours: frozenset[int]
-    days: frozenset[int]
+    days: DayRules
     months: frozenset[int]
-    weekdays: frozenset[int]
-    either_day: bool
+    years: frozenset[int]
     fixed: bool
 
     @property
@@ -94,32 +105,51 @@ def parse_expression(text: str, field: str = "expr") -> Expression:
             raise InvalidInputError(field, f"must be one of {', '.join(ALIASES)}, got {text[:40]!r}")
         words = ALIASES[words]
     parts = words.split()
-    if len(parts) not in (5, 6):
+    if not 5 <= len(parts) <= 7:
         raise InvalidInputError(
             field,
-            f"must have 5 fields (minute hour day month weekday), or 6 with seconds first, got {len(parts)}",
+            "must have 5 fields (minute hour day month weekday), 6 with seconds first, or 7 with the year "
+            f"last, got {len(parts)}",
         )
-    with_seconds = len(parts) == 6
-    parts = parts if with_seconds else ["0", *parts]
+    year = parts.pop() if len(parts) == 7 else "*"
+    parts = parts if len(parts) == 6 else ["0", *parts]
     parts[3], parts[5] = parts[3].replace("?", "*"), parts[5].replace("?", "*")
-    seconds, minutes, hours, days, months, weekdays = (
-        _values(part, spec, field) for part, spec in zip(parts, _FIELDS, strict=True)
-    )
+    seconds, minutes, hours, months = (_values(parts[n], _FIELDS[n], field) for n in (0, 1, 2, 4))
     expression = Expression(
         text=words,
         seconds=seconds,
         minutes=minutes,
         hours=hours,
-        days=days,
+        days=_day_rules(parts[3], parts[5], field),
         months=months,
-        weekdays=frozenset(day % 7 for day in weekdays),
-        either_day=not (parts[3].startswith("*") or parts[5].startswith("*")),
+        years=frozenset() if year == "*" else _values(year, _FIELDS[6], field),
         fixed=not (parts[1].startswith("*") or parts[2].startswith("*") or len(seconds) > 1),
     )
-    longest = max(29 if month == 2 else calendar.monthrange(2023, month)[1] for month in months)
-    if min(days) > longest and not expression.either_day:
-        raise InvalidInputError(field, f"never: no such month has a day {min(days)}")
+    _check_possible(expression, field)
     return expression
+
+
+def _day_rules(of_month: str, of_week: str, field: str) -> DayRules:
+    day, weekday = _FIELDS[3], _FIELDS[5]
+    return DayRules(
+        month_days(of_month, lambda term: _term(term, day, field), field),
+        week_days(
+            of_week,
+            lambda term: _term(term, weekday, field),
+            lambda name: _number(name, weekday, field, name),
+            field,
+        ),
+        either=not (of_month.startswith("*") or of_week.startswith("*")),
+    )
+
+
+def _check_possible(e: Expression, field: str) -> None:
+    if e.days.ever_allow(e.months, sorted(e.years)) if e.years else e.days.ever_allow(e.months):
+        return
+    days = e.days.month_days
+    if days.plain and not e.days.either:
+        raise InvalidInputError(field, f"never: no such month has a day {min(days.numbers)}")
+    raise InvalidInputError(field, "never: these months and years have no such day")
 
 
 def _values(text: str, spec: _Field, field: str) -> frozenset[int]:
@@ -190,15 +220,30 @@ def _clock_words(e: Expression) -> str:
 
 def _date_words(e: Expression) -> str:
     months = "" if len(e.months) == 12 else f"in {_runs(e.months, lambda n: calendar.month_name[n])}"
-    days = "" if len(e.days) == 31 else f"on {_list('day', e.days, 31)} of the month"
-    weekdays = "" if len(e.weekdays) == 7 else f"on {_runs(e.weekdays, lambda n: _DAY_NAMES[n])}"
+    if e.years:
+        months = f"{months} {'of' if months else 'in'} {_runs(e.years, str)}".strip()
+    days, weekdays = _month_day_words(e.days.month_days), _week_day_words(e.days.week_days)
     if days and weekdays:
-        return f"{days} {'or' if e.either_day else 'if it is'} {weekdays} {months}".strip()
+        return f"{days} {'or' if e.days.either else 'if it is'} {weekdays} {months}".strip()
     return (
         f"{days or weekdays or 'every day'} {months}".strip()
         if (len(e.hours) < 24 or months or days or weekdays)
         else ""
     )
+
+
+def _month_day_words(days: MonthDays) -> str:
+    if len(days.numbers) == 31:
+        return ""
+    plain = [_list("day", days.numbers, 31)] if days.numbers else []
+    return f"on {_and([*plain, *special_month_days(days)])} of the month"
+
+
+def _week_day_words(days: WeekDays) -> str:
+    if len(days.numbers) == 7:
+        return ""
+    plain = [_runs(days.numbers, lambda n: DAY_NAMES[n])] if days.numbers else []
+    return f"on {_and([*plain, *special_week_days(days)])}"
 
 
 def _list(name: str, values: frozenset[int], full: int) -> str:

@@ -27,7 +27,7 @@ from fairlead_scheduler.jobs.schedule_times import times_of
 from fairlead_scheduler.jobs.schedules import check_interval, check_window, schedule_of, schedule_words
 from fairlead_scheduler.jobs.times import moment_of, zone
 from fairlead_scheduler.session_limits import SessionLimits, as_narrow, session_limits_of
-from fairlead_scheduler.session_mail import depth_of
+from fairlead_scheduler.session_mail import depth_of, owner_of
 from fairlead_scheduler.settings import SchedulerSettings
 
 PREVIEWED = 5
@@ -126,10 +126,15 @@ class JobService:
                     "session", f"jobs may make jobs {limit} deep, this would be {depth} (cron.max_depth)"
                 )
         if not asked.session:
-            return Creator(sender=asked.sender, depth=depth)
+            return Creator(sender=asked.sender, depth=depth, owner=asked.owner)
         limits, untrusted = await session_limits_of(self._store.bus, asked.session, self._settings.all)
         return Creator(
-            sender=asked.sender, session=asked.session, depth=depth, limits=limits, untrusted=untrusted
+            sender=asked.sender,
+            session=asked.session,
+            depth=depth,
+            limits=limits,
+            untrusted=untrusted,
+            owner=await owner_of(self._store.bus, asked.session),
         )
 
     async def update(

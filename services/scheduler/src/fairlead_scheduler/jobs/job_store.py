@@ -1,6 +1,7 @@
 """Job store: JSON documents in the bucket `jobs`, changed by compare-and-set."""
 
 import hashlib
+from collections.abc import Callable
 
 import msgspec
 
@@ -27,10 +28,15 @@ def token(*parts: str) -> str:
 
 
 class JobStore:
-    """Reads and writes jobs. Every scheduler may."""
+    """Reads and writes jobs. Every scheduler may.
 
-    def __init__(self, bus: Bus) -> None:
+    Args:
+        next_run_ms: when a job fires next, as this scheduler knows it; see `JobTable`.
+    """
+
+    def __init__(self, bus: Bus, next_run_ms: Callable[[str], int | None]) -> None:
         self.bus = bus
+        self._next_run_ms = next_run_ms
         self._bucket = Bucket(bus, subjects.BUCKET_JOBS)
 
     async def get(self, job: str) -> tuple[Document, int] | None:
@@ -81,6 +87,12 @@ class JobStore:
                 continue
             return True
 
-    async def tell(self, event: CronEvent) -> None:
-        """Tell whoever looks."""
+    async def tell(self, event: CronEvent, *, retired: bool = False) -> None:
+        """Tell clients and the other schedulers; of a run also when its job fires next.
+
+        Args:
+            retired: the job never fires again, though the table may not know it yet.
+        """
+        if event.action in ("started", "finished") and not retired:
+            event = msgspec.structs.replace(event, next_run_at_ms=self._next_run_ms(event.job_id))
         await self.bus.emit(subjects.CRON_CHANGED, msgspec.json.encode(event))

@@ -109,6 +109,11 @@ class JobTable:
         """The job, if it is known."""
         return self._entries.get(job)
 
+    def next_run_ms(self, job: str) -> int | None:
+        """When it fires next; None: never, it is not known here, or it is being fired."""
+        entry = self._entries.get(job)
+        return None if entry is None or entry.due_ms == GIVEN_OUT else entry.due_ms
+
     def ids(self) -> list[str]:
         """All ids in order."""
         return sorted(self._entries)

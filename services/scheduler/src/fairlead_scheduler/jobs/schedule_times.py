@@ -7,15 +7,17 @@ the gap, and both times where the clock goes back.
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Protocol
 
 from apscheduler.triggers.cron import CronTrigger  # type: ignore[import-untyped]
+from apscheduler.triggers.cron.fields import DayOfMonthField  # type: ignore[import-untyped]
 
 from fairlead_common.cron.jobs import ActiveWindow, At, Cron, Every, Schedule
 from fairlead_common.cron.requests import LAST_MS
 from fairlead_scheduler.jobs.cron_expression import Expression, parse_expression
+from fairlead_scheduler.jobs.day_rules import LAST_YEAR, DayRules
 from fairlead_scheduler.jobs.times import milliseconds, moment_of, parse_clock, zone
 
 _TICK = timedelta(microseconds=1)
@@ -60,7 +62,7 @@ class Calendar:
     def __init__(self, expression: Expression, tz: tzinfo) -> None:
         self._tz = tz
         self._fixed = expression.fixed
-        self._triggers = _triggers(expression)
+        self._trigger = _trigger(expression)
 
     def after(self, moment_ms: int) -> int | None:
         """As `Times`."""
@@ -105,11 +107,10 @@ class Calendar:
     def _walls(self, wall: datetime) -> Iterator[datetime]:
         """Matching times of the wall clock later than `wall`, in order. Their zone is UTC in name only."""
         for _ in range(_LIMIT):
-            candidates = [trigger.get_next_fire_time(None, wall + _TICK) for trigger in self._triggers]
-            known = [candidate for candidate in candidates if candidate is not None and candidate.year < 2200]
-            if not known:
+            found = self._trigger.get_next_fire_time(None, wall + _TICK)
+            if found is None or found.year > LAST_YEAR:
                 return
-            wall = min(known)
+            wall = found
             yield wall
 
     def _repeated(self, local: datetime) -> datetime | None:
@@ -144,23 +145,40 @@ def _end_of_gap(moment: datetime) -> datetime:
     return moment_of(high, moment.tzinfo or UTC)
 
 
-def _triggers(e: Expression) -> list[CronTrigger]:
-    """Where day of month or day of week is enough: one trigger for each."""
-    time_of_day = {
-        "month": _field(e.months, 12),
-        "hour": _field(e.hours, 24),
-        "minute": _field(e.minutes, 60),
-        "second": _field(e.seconds, 60),
-        "timezone": UTC,
-    }
-    day = _field(e.days, 31)
-    weekday = _field(frozenset((number - 1) % 7 for number in e.weekdays), 7)  # its 0 is Monday
-    if e.either_day:
-        return [
-            CronTrigger(day=day, day_of_week="*", **time_of_day),
-            CronTrigger(day="*", day_of_week=weekday, **time_of_day),
-        ]
-    return [CronTrigger(day=day, day_of_week=weekday, **time_of_day)]
+class _AllowedDays:
+    """A term of APScheduler's field `day`: the days that both fields of the expression allow."""
+
+    def __init__(self, rules: DayRules) -> None:
+        self._rules = rules
+
+    def get_next_value(self, wall: datetime, field: DayOfMonthField) -> int | None:
+        """The first such day of the month of `wall`, from its day on."""
+        for day in range(wall.day, int(field.get_max(wall)) + 1):
+            if self._rules.allow(date(wall.year, wall.month, day)):
+                return day
+        return None
+
+
+class _DayField(DayOfMonthField):  # type: ignore[misc]
+    """APScheduler's field `day` with rules that its own terms cannot express."""
+
+    def __init__(self, rules: DayRules) -> None:
+        super().__init__("day", "*")
+        self.expressions = [_AllowedDays(rules)]
+
+
+def _trigger(e: Expression) -> CronTrigger:
+    trigger = CronTrigger(
+        year=_field(e.years, 0),
+        month=_field(e.months, 12),
+        day="*",
+        hour=_field(e.hours, 24),
+        minute=_field(e.minutes, 60),
+        second=_field(e.seconds, 60),
+        timezone=UTC,
+    )
+    trigger.fields = [_DayField(e.days) if field.name == "day" else field for field in trigger.fields]
+    return trigger
 
 
 def _field(values: frozenset[int], full: int) -> str:

@@ -289,7 +289,13 @@ class RunExecutor:
         limits = narrowed(creator.limits, profile, session)
         one_run = session != _shared_session(job)
         return await self._mail.create(
-            session, payload.agent, job.name[:60], creator.depth, limits, one_run=one_run
+            session,
+            payload.agent,
+            job.name[:60],
+            creator.depth,
+            limits,
+            one_run=one_run,
+            owner=creator.owner,
         )
 
     async def _attempt(self, each: ActiveRun, job: Job, payload: AgentTurn) -> Ending:

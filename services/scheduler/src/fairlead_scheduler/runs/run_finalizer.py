@@ -13,7 +13,7 @@ from fairlead_common.cron.runs import CronEvent, RunEntry
 from fairlead_common.errors import ConflictError
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.jobs.job_store import JobStore, token
-from fairlead_scheduler.runs.run_store import RunStore
+from fairlead_scheduler.runs.run_store import RunStore, StoredState
 from fairlead_scheduler.session_mail import SessionMail
 from fairlead_scheduler.settings import SchedulerSettings
 
@@ -45,12 +45,15 @@ class RunFinalizer:
 
     async def settle(self, run: RunEntry, job: Job | None) -> None:
         """All that follows from a run that has ended, but for its own record."""
-        state = await self._run_store.count(run)
+        stored = await self._run_store.count(run)
+        retired = job is not None and _completed(job, stored)
         if job is not None:
             if isinstance(job.schedule, At) and run.slot == str(job.schedule.at_ms):
-                await self._retire(job, run)
+                await self._retire(job, run, lambda document: _at(document) == run.slot)
+            elif retired:
+                await self._retire(job, run, lambda document: document.get("sinceMs") == job.since_ms)
             elif run.status == "error":
-                await self._disable_failing(job, run, state)
+                await self._disable_failing(job, run, stored.state)
         log.info(
             "run_finished",
             job=run.job_id,
@@ -67,19 +70,24 @@ class RunFinalizer:
                 name=run.name or None,
                 status=run.status,
                 error=run.error,
-            )
+            ),
+            retired=retired,
         )
         await self._run_store.prune(run.job_id)
 
-    async def _retire(self, job: Job, run: RunEntry) -> None:
-        """A one-shot job has had its moment: remove it if it says so and all went well, else disable it."""
+    async def _retire(self, job: Job, run: RunEntry, still: Callable[[Document], bool]) -> None:
+        """The job's last run has ended: remove it if it says so and all went well, else disable it.
+
+        Args:
+            still: whether the job, as it is now, is the one that the run was of.
+        """
         if job.delete_after_run and run.status == "ok":
             found = await self._store.get(job.id)
-            if found is not None and _at(found[0]) == run.slot and await self._store.remove(job.id):
+            if found is not None and still(found[0]) and await self._store.remove(job.id):
                 await self._run_store.forget(job.id)
                 await self._store.tell(CronEvent(job_id=job.id, action="removed", name=job.name))
             return
-        await self._disable(job, lambda document: _at(document) == run.slot)
+        await self._disable(job, still)
 
     async def _disable_failing(self, job: Job, run: RunEntry, state: JobState) -> None:
         limit = self._settings.cron.max_failures if job.max_failures is None else job.max_failures
@@ -116,6 +124,11 @@ class RunFinalizer:
                 continue
             await self._store.tell(CronEvent(job_id=job.id, action="updated", name=job.name))
             return True
+
+
+def _completed(job: Job, stored: StoredState) -> bool:
+    """Whether the job has run as often as it may."""
+    return job.max_runs is not None and stored.since_ms == job.since_ms and stored.completed >= job.max_runs
 
 
 def _at(document: Document) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, is_marker
-from fairlead_common.cron.jobs import Document, JobState
+from fairlead_common.cron.jobs import Document, Job, JobState
 from fairlead_common.cron.runs import RunEntry
 from fairlead_common.errors import ConflictError
 from fairlead_common.failpoints import failpoint
@@ -27,10 +27,19 @@ FINAL = frozenset({"ok", "error", "skipped"})
 
 
 class StoredState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A job's state, and which runs it has counted: counting one again changes nothing."""
+    """A job's state, and which runs it has counted: counting one again changes nothing.
+
+    Fields:
+        since_ms: of the job (`Job.since_ms`), for which `admitted` and `completed` were counted.
+        admitted: slots of a job with `max_runs` that may run and have not ended.
+        completed: how many of those that were admitted have ended and were not skipped.
+    """
 
     state: JobState = JobState()
     applied: list[str] = []
+    since_ms: int = 0
+    admitted: list[str] = []
+    completed: int = 0
 
 
 class ConcurrencyState(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,25 +180,57 @@ class RunStore:
 
     async def state(self, job: str) -> JobState:
         """State of a job."""
-        record = await self._bucket.get(f"state.{job}")
-        return JobState() if record is None else _state.decode(record.data).state
+        return (await self._stored(job))[0].state
 
-    async def count(self, run: RunEntry) -> JobState:
-        """Count a run that has ended in the state of its job, once; the state with it."""
-        key = f"state.{run.job_id}"
+    async def admit(self, job: Job, slot: str) -> bool:
+        """Whether a slot of a job with `max_runs` may run; asked again, the answer is the same.
+
+        Raises:
+            BusUnavailableError: it may or may not be admitted; asking again is harmless.
+        """
+        if job.max_runs is None:
+            return True
         while True:
-            record = await self._bucket.get(key)
-            stored = StoredState() if record is None else _state.decode(record.data)
+            stored, revision = await self._stored(job.id)
+            if slot in stored.applied or (slot in stored.admitted and stored.since_ms == job.since_ms):
+                return True
+            if stored.since_ms != job.since_ms:
+                stored = msgspec.structs.replace(stored, since_ms=job.since_ms, admitted=[], completed=0)
+            if len(stored.admitted) + stored.completed >= job.max_runs:
+                return False
+            wanted = msgspec.structs.replace(stored, admitted=[*stored.admitted, slot])
+            if await self._replace(job.id, wanted, revision, point="scheduler.admit"):
+                return True
+
+    async def count(self, run: RunEntry) -> StoredState:
+        """Count a run that has ended in the state of its job, once; what is stored then."""
+        while True:
+            stored, revision = await self._stored(run.job_id)
             if run.slot in stored.applied:
-                return stored.state
-            state = _after(stored.state, run)
-            value = _encode(StoredState(state=state, applied=[*stored.applied, run.slot][-APPLIED:]))
-            try:
-                revision = 0 if record is None else record.seq
-                await self._bucket.update(key, value, revision, point="scheduler.count")
-            except ConflictError:
-                continue
-            return state
+                return stored
+            admitted = [slot for slot in stored.admitted if slot != run.slot]
+            completed = run.slot in stored.admitted and run.status != "skipped"
+            wanted = msgspec.structs.replace(
+                stored,
+                state=_after(stored.state, run),
+                applied=[*stored.applied, run.slot][-APPLIED:],
+                admitted=admitted,
+                completed=stored.completed + completed,
+            )
+            if await self._replace(run.job_id, wanted, revision, point="scheduler.count"):
+                return wanted
+
+    async def _stored(self, job: str) -> tuple[StoredState, int]:
+        record = await self._bucket.get(f"state.{job}")
+        return (StoredState(), 0) if record is None else (_state.decode(record.data), record.seq)
+
+    async def _replace(self, job: str, wanted: StoredState, revision: int, *, point: str) -> bool:
+        """Whether it was written: False if another scheduler wrote meanwhile."""
+        try:
+            await self._bucket.update(f"state.{job}", _encode(wanted), revision, point=point)
+        except ConflictError:
+            return False
+        return True
 
     async def forget(self, job: str) -> None:
         """Remove the state of a job that was removed. Its history stays until it is too old."""

@@ -6,6 +6,7 @@ or this one after a restart, asks these three and goes on.
 """
 
 import asyncio
+import time
 from typing import NamedTuple
 
 import msgspec
@@ -22,9 +23,11 @@ from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.events import ToolExecutionUpdate
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.messages import ToolCall, ToolResult
+from fairlead_common.protocol.tool_names import available_names
 from fairlead_common.protocol.trace import trace_headers, trace_id
 from fairlead_common.protocol.undo import UNDO
 from fairlead_common.received import Delivery
+from fairlead_common.service.telemetry import AttributeValue, EndedSpan, record_span, span_id
 from fairlead_tools.calls.background_watch import BackgroundWatch
 from fairlead_tools.calls.claims import CallClaims, ClaimVerdict
 from fairlead_tools.calls.liveness import Liveness
@@ -36,6 +39,7 @@ from fairlead_tools.checkpoints.checkpoints import Checkpoints, with_reason
 from fairlead_tools.checkpoints.undo_tool import UndoTool
 from fairlead_tools.colocated_commands import running_here
 from fairlead_tools.config import ExecutorConfig
+from fairlead_tools.executor_tools.call_trace import CALL_TRACE
 from fairlead_tools.executor_tools.calls import ExecutorCalls
 from fairlead_tools.executor_tools.secret import HELD
 from fairlead_tools.executor_tools.tools import ExecutorTool, ExecutorTools
@@ -325,6 +329,7 @@ class Executor:
         if tool is None:  # it was offered when the call was claimed, and is gone now
             outcome = text_outcome("unknown", f"{_LOST} The tool {call.name} is gone.", is_error=True)
         else:
+            CALL_TRACE.set(trace)
             outcome = await self._executor_calls.outcome(call, tool)
         await self._answer(call, outcome, trace)
         self._records.finish(call.call_id, keep=tool is None or not tool.spec.idempotent)
@@ -352,8 +357,8 @@ class Executor:
         tool = self._undo if call.name == UNDO else self._executor_tools.find(call.name)
         spec = BY_NAME.get(call.name) or (tool.spec if tool else None)
         if spec is None:
-            known = ", ".join([*BY_NAME, *self._executor_tools.current()])
-            return CallTarget(f"There is no tool {call.name!r}. Available: {known}.", repeatable=False)
+            known = available_names(call.name, [*BY_NAME, *self._executor_tools.current()])
+            return CallTarget(f"There is no tool {call.name!r}. {known}", repeatable=False)
         problem = self._host_policy.problem(call, spec)
         if tool is not None:
             return CallTarget(problem, repeatable=spec.idempotent, tool=tool)
@@ -391,6 +396,19 @@ class Executor:
         subject = subjects.mail(call.session, "result", call.call_id)
         if not await self._bus.offer(subject, payload, headers, point="tools.result"):
             log.info("result_already_stored", call=call.call_id)
+        now_ms = time.time() * 1000
+        about: dict[str, AttributeValue] = {"gen_ai.tool.name": call.name, "fairlead.host": self._config.host}
+        record_span(
+            EndedSpan(
+                f"run {call.name}",
+                trace,
+                span_id("executor", call.call_id),
+                now_ms - outcome.duration_ms,
+                now_ms,
+                kind="consumer",
+                attributes=about,
+            )
+        )
         log.info(
             "tool_finished",
             call=call.call_id,

@@ -26,9 +26,16 @@ from fairlead_tools.executor_tools.schemas import (
     described,
 )
 
+LIST_RESOURCES = "list_resources"  # of these kinds are the tools that stand for a server's resources
+READ_RESOURCE = "read_resource"
+
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool as its server lists it. The hints are the server's word."""
+    """A tool as its server lists it. The hints are the server's word.
+
+    Fields:
+        kind: empty, or what it stands for: a tool that the server itself does not have.
+    """
 
     name: str
     description: str = ""
@@ -36,6 +43,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     read_only: bool = False
     idempotent: bool = False
     closed_world: bool = False
+    kind: str = ""
 
     @property
     def fingerprint(self) -> str:

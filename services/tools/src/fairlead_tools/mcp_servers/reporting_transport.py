@@ -15,9 +15,13 @@ class ReportingTransport(httpx2.AsyncBaseTransport):
     """Says of each request that failed whether it can have reached the server.
 
     The SDK would end the whole connection, and all calls on it, for one request that failed.
+
+    Args:
+        asks_for_login: a refusal is passed on to what has a token, and can get another one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, asks_for_login: bool = False) -> None:
+        self._refusals = (429,) if asks_for_login else (401, 403, 429)
         self._inner = httpx2.AsyncHTTPTransport()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -35,7 +39,7 @@ class ReportingTransport(httpx2.AsyncBaseTransport):
         if response.status_code in (502, 503, 504) and not json:
             await response.aclose()
             return _failure(request, LOST, f"a gateway answered with status {response.status_code}")
-        if response.status_code in (401, 403, 429) and not json:
+        if response.status_code in self._refusals and not json:
             await response.aclose()
             return _failure(request, NOT_STARTED, f"refused with status {response.status_code}")
         if json and isinstance(response.stream, httpx2.AsyncByteStream):

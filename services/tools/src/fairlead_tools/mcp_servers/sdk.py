@@ -1,7 +1,7 @@
 """The official SDK as a client, and what is known of its ways. Importing this costs a second and 60 MB.
 
-Nothing else imports the SDK. What a call came to is told apart here: whether the server answered, cannot
-have heard of it, or may have done it.
+Nothing but this and `resources.py` imports the SDK. What a call came to is told apart here: whether the
+server answered, cannot have heard of it, or may have done it.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ import mcp_types
 import pydantic
 from mcp import MCPError
 from mcp.client import Client
+from mcp.client.session import ClientRequestContext
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
@@ -28,7 +29,9 @@ from mcp_types import methods
 from fairlead_common.config import McpServer
 from fairlead_common.service.process import VERSION
 from fairlead_tools.mcp_servers.catalogue import Listed
+from fairlead_tools.mcp_servers.oauth import stored_login as stored_login
 from fairlead_tools.mcp_servers.reporting_transport import LOST, NOT_STARTED, ReportingTransport
+from fairlead_tools.mcp_servers.resources import tools_for_resources, use
 
 MAX_TOOLS: Final = 500
 MAX_PAGES: Final = 50
@@ -43,6 +46,8 @@ _SDK_SAYS: Final = "SSE stream"  # how its own errors begin that come in the way
 _FIRST_VERSION: Final = "2025-11-25"
 
 logging.getLogger("mcp").setLevel(logging.CRITICAL)  # it writes what servers say into the log
+
+NO_LOG: Final = Path(os.devnull)  # of a server that is no command
 
 _GUARD = Path(__file__).with_name("guard.py")
 
@@ -94,18 +99,22 @@ class McpSession:
         self.news.set()
 
     async def tools(self) -> list[Listed]:
-        """All tools that the server lists, at most 500."""
+        """All tools that the server lists, at most 500, and those that stand for its resources."""
         found: dict[str, Listed] = {}
         self.odd = {}
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             page = await self.client.list_tools(cursor=cursor, cache_mode="refresh")
             for tool in page.tools:
+                if tool.execution is not None and tool.execution.task_support == "required":
+                    self.odd[_shown(tool.name)] = "it runs only as a task, which Fairlead does not support"
+                    continue
                 found.setdefault(tool.name, _listed(tool))
             cursor = page.next_cursor
             if cursor is None or len(found) >= MAX_TOOLS:
                 break
-        return list(found.values())[:MAX_TOOLS]
+        tools = list(found.values())[:MAX_TOOLS]
+        return tools + [each for each in await tools_for_resources(self.client) if each.name not in found]
 
     def heard(self, message: Any) -> Any:
         """A message of the server, before the SDK sees it.
@@ -157,9 +166,20 @@ class McpSession:
                 self.close()
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], call_id: str, *, timeout_s: float, show: ShowProgress
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        call_id: str,
+        *,
+        timeout_s: float,
+        show: ShowProgress,
+        kind: str = "",
     ) -> McpCallResult:
-        """One call; the server is told when it is cancelled, or takes longer than `timeout_s`."""
+        """One call; the server is told when it is cancelled, or takes longer than `timeout_s`.
+
+        Args:
+            kind: of the tool, see `Listed`.
+        """
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             amount = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
@@ -169,8 +189,12 @@ class McpSession:
             return McpCallResult("unsent", "its connection is closed")
         try:
             async with asyncio.timeout(timeout_s):
-                result = await self.client.call_tool(
-                    tool, dict(arguments), progress_callback=on_progress, meta=_meta(call_id)
+                result = (
+                    await use(self.client, kind, arguments)
+                    if kind
+                    else await self.client.call_tool(
+                        tool, dict(arguments), progress_callback=on_progress, meta=_meta(call_id)
+                    )
                 )
         except TimeoutError:
             return McpCallResult("late", f"no answer within {timeout_s:g} s")
@@ -242,22 +266,32 @@ def _listed(tool: mcp_types.Tool) -> Listed:
 
 @contextlib.asynccontextmanager
 async def open_session(
-    server: McpServer, env: dict[str, str], headers: dict[str, str], log: Path
+    server: McpServer,
+    env: dict[str, str],
+    headers: dict[str, str],
+    log: Path,
+    login: httpx2.Auth | None = None,
 ) -> AsyncIterator[McpSession]:
     """Connect, and part at the end; a server of our own is ended then.
 
     Args:
         log: where its standard error goes.
+        login: what adds a token to requests to a server elsewhere.
     """
     session = McpSession()
-    transport = _http(server, headers, session) if server.url else _stdio(server, env, log, session)
+    transport = _http(server, headers, session, login) if server.url else _stdio(server, env, log, session)
 
     async def on_message(message: object) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
             session.news.set()
 
+    async def list_roots(context: ClientRequestContext) -> mcp_types.ListRootsResult:  # noqa: ARG001
+        roots = [mcp_types.Root(uri=pydantic.FileUrl(Path(folder).as_uri())) for folder in server.roots]
+        return mcp_types.ListRootsResult(roots=roots)
+
     client = Client(
         transport,
+        list_roots_callback=list_roots if server.roots else None,
         read_timeout_seconds=None,
         message_handler=on_message,
         client_info=mcp_types.Implementation(name="fairlead", version=VERSION),
@@ -327,11 +361,14 @@ def _opened(log: Path) -> TextIO:
 
 
 @contextlib.asynccontextmanager
-async def _http(server: McpServer, headers: dict[str, str], session: McpSession) -> AsyncIterator[Any]:
+async def _http(
+    server: McpServer, headers: dict[str, str], session: McpSession, login: httpx2.Auth | None
+) -> AsyncIterator[Any]:
     timeout = httpx2.Timeout(REQUEST_S, read=None)  # calls have limits of their own
     headers = {**headers, "Accept-Encoding": "identity"}  # what is packed could grow without end
+    transport = ReportingTransport(asks_for_login=login is not None)
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout, transport=ReportingTransport()) as http,
+        httpx2.AsyncClient(headers=headers, timeout=timeout, transport=transport, auth=login) as http,
         streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_EVENT_BYTES) as streams,
         _listening(streams[0], session.heard, session.close) as receive,
     ):

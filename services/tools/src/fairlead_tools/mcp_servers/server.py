@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import structlog
 
-from fairlead_common.config import McpServer
+from fairlead_common.config import McpServer, Secret
 from fairlead_common.errors import InvalidInputError
-from fairlead_tools.executor_tools.secret import HELD
+from fairlead_tools.executor_tools.secret import HELD, SecretError, read_secret
 from fairlead_tools.executor_tools.tools import ReportProgress
 from fairlead_tools.mcp_servers.catalogue import CatalogueFile, Listed, identity_of, updated
 from fairlead_tools.mcp_servers.environment import inherited, resolved
+from fairlead_tools.mcp_servers.logins import LoginFile
 
 if TYPE_CHECKING:
     from fairlead_tools.mcp_servers.sdk import McpCallResult, McpSession
@@ -42,8 +43,9 @@ class McpUnreachableError(Exception):
 class McpServerConnection:
     """The connection of this executor, and its part in the host's catalogue of the server."""
 
-    def __init__(self, name: str, settings: McpServer, folder: Path) -> None:
+    def __init__(self, name: str, settings: McpServer, folder: Path, login: LoginFile) -> None:
         self.name = name
+        self._login = login
         self.settings = settings
         self.file = CatalogueFile(folder, name)
         self._log = folder / f"{name}.log"
@@ -118,12 +120,13 @@ class McpServerConnection:
         sdk = await _sdk()
         env = inherited() | resolved(self.settings.env, f"tools.mcp.{self.name}.env")
         headers = resolved(self.settings.headers, f"tools.mcp.{self.name}.headers")
+        login = login_of(sdk, self.name, self.settings, self._login)
         self._log_from = self._log.stat().st_size if self._log.exists() else 0
         late = asyncio.get_running_loop().call_later(self.settings.start_timeout_s, self._note_late)
         try:
             async with (
                 asyncio.timeout(self._connect_limit_s) as limit,
-                sdk.open_session(self.settings, env, headers, self._log) as session,
+                sdk.open_session(self.settings, env, headers, self._log, login) as session,
             ):
                 listed = await session.tools() if self._leads else None
                 late.cancel()
@@ -223,11 +226,9 @@ class McpServerConnection:
 
     def _reason(self, error: BaseException) -> str:
         """What went wrong, in one line, for whoever called. A server's own words may be in it."""
-        first = _first(error)
-        if isinstance(first, TimeoutError):
-            return f"it did not answer within {self._connect_limit_s:g} s"
-        words = self._last_words()
-        return f"{_told(first)}; it wrote: {words}" if words else _told(first)
+        reason = reason_of(error, self._connect_limit_s)
+        words = "" if isinstance(_first(error), TimeoutError) else self._last_words()
+        return f"{reason}; it wrote: {words}" if words else reason
 
     def _turn(self) -> None:
         self._turned.set()
@@ -261,9 +262,19 @@ class McpServerConnection:
     # -- calls ---------------------------------------------------------------------
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], call_id: str, *, timeout_s: float, show: ReportProgress
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        call_id: str,
+        *,
+        timeout_s: float,
+        show: ReportProgress,
+        kind: str = "",
     ) -> "McpCallResult":
         """One call over the connection, which is opened for it if need be.
+
+        Args:
+            kind: of the tool, see `Listed`.
 
         Raises:
             McpUnreachableError: there is none; nothing was started.
@@ -273,7 +284,7 @@ class McpServerConnection:
         self._calls += 1
         try:
             left_s = max(0.1, end - asyncio.get_running_loop().time())
-            return await session.call(tool, arguments, call_id, timeout_s=left_s, show=show)
+            return await session.call(tool, arguments, call_id, timeout_s=left_s, show=show, kind=kind)
         finally:
             self._calls -= 1
             self._used_at = asyncio.get_running_loop().time()
@@ -298,12 +309,40 @@ class McpServerConnection:
 def _connection(settings: McpServer) -> tuple[object, ...]:
     """All that a running connection depends on."""
     each = settings
-    return each.command, each.args, each.env, each.cwd, each.url, each.headers
+    return each.command, each.args, each.env, each.cwd, each.url, each.headers, each.oauth, each.roots
 
 
 async def _sdk() -> ModuleType:
     """Imported where it does not hold up the loop for a second."""
     return await asyncio.to_thread(importlib.import_module, "fairlead_tools.mcp_servers.sdk")
+
+
+def login_of(sdk: ModuleType, name: str, settings: McpServer, file: LoginFile) -> Any:
+    """What adds the token of the server's login to requests; None if it has none.
+
+    Raises:
+        InvalidInputError: the login cannot be had.
+    """
+    if settings.oauth == Secret():
+        return None
+    where = f"tools.mcp.{name}.oauth"
+    try:
+        stored = read_secret(settings.oauth)
+    except SecretError as error:
+        raise InvalidInputError(where, f"{error}; `fairlead mcp login {name}` logs in") from error
+    again = InvalidInputError(where, f"the login has ended: `fairlead mcp login {name}`")
+    login = file.current(stored, settings.url)
+    return sdk.stored_login(login, lambda renewed: file.keep(stored, renewed), again)
+
+
+def reason_of(error: BaseException, within_s: float) -> str:
+    """What went wrong first, in one line; a server's own words may be in it.
+
+    Args:
+        within_s: how long it was waited for.
+    """
+    first = _first(error)
+    return f"it did not answer within {within_s:g} s" if isinstance(first, TimeoutError) else _told(first)
 
 
 def _told(first: BaseException) -> str:

@@ -9,10 +9,13 @@ import structlog
 
 from fairlead_common.bus.objects import Objects
 from fairlead_common.config import McpServer
+from fairlead_common.protocol.credentials import HOST
 from fairlead_common.protocol.messages import ToolSpec
 from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.service.sealing import SealingPair
 from fairlead_tools.executor_tools.secret import stored_names
 from fairlead_tools.mcp_servers.catalogue import identity_of, specs_of
+from fairlead_tools.mcp_servers.logins import LoginFile
 from fairlead_tools.mcp_servers.server import McpServerConnection
 from fairlead_tools.mcp_servers.tool import McpTool
 
@@ -26,7 +29,10 @@ FIRST_LOOK_S = 10.0  # how long a server may take before its tools count as miss
 class McpTools:
     """A source of tools. One executor of a host follows each server; all of them call it."""
 
-    def __init__(self, objects: Objects, settings: LiveConfig, host: str, state: Path) -> None:
+    def __init__(
+        self, objects: Objects, settings: LiveConfig, host: str, state: Path, pair: SealingPair
+    ) -> None:
+        self._pair = pair
         self._objects = objects
         self._settings = settings
         self._host = host
@@ -34,6 +40,7 @@ class McpTools:
         self._servers: dict[str, tuple[McpServerConnection, asyncio.Task[None]]] = {}
         self._tools: dict[str, McpTool] = {}
         self._specs: dict[tuple[str, str], ToolSpec] = {}
+        self._kinds: dict[tuple[str, str], str] = {}
         self._problems: dict[str, str] = {}
         self._to_renew: set[str] = set()
         self.ready = False
@@ -105,7 +112,9 @@ class McpTools:
                 await asyncio.gather(task, return_exceptions=True)
         for name, settings in wanted.items():
             if name not in self._servers:
-                server = McpServerConnection(name, settings, self._folder)
+                where = f"tools.mcp.{name}.oauth"
+                login = LoginFile(self._folder, name, self._pair, f"{HOST}{self._host}", where)
+                server = McpServerConnection(name, settings, self._folder, login)
                 self._servers[name] = (server, tasks.create_task(server.run(), name=f"mcp-{name}"))
 
     def _look(self) -> bool:
@@ -121,6 +130,7 @@ class McpTools:
                 continue
             found, broken = specs_of(name, server.settings, catalogue)
             specs |= {(name, tool): spec for tool, spec in found.items()}
+            self._kinds |= {(name, tool.name): tool.kind for tool in catalogue.tools}
             problems |= {f"{name}/{tool}": why for tool, why in broken.items()}
         for where in problems.keys() - self._problems.keys():
             log.warning("tool_left_out", mcp=where, error=problems[where])
@@ -128,7 +138,9 @@ class McpTools:
             log.info("mcp_tools_changed", tools=len(specs))
         self._problems, self._specs = problems, specs
         self._tools = {  # again, since a server may be another one under the same name
-            spec.name: McpTool(self._servers[name][0], tool, spec, self._objects)
+            spec.name: McpTool(
+                self._servers[name][0], tool, spec, self._objects, self._kinds.get((name, tool), "")
+            )
             for (name, tool), spec in sorted(specs.items(), key=lambda each: each[0])
         }
         return waiting

@@ -17,8 +17,11 @@ RETRY_S: Final = 1.0
 class McpTool:
     """Asks the server, once; again only what may be repeated."""
 
-    def __init__(self, server: McpServerConnection, name: str, spec: ToolSpec, objects: Objects) -> None:
+    def __init__(
+        self, server: McpServerConnection, name: str, spec: ToolSpec, objects: Objects, kind: str = ""
+    ) -> None:
         self._server = server
+        self._kind = kind
         self._name = name
         self._spec = spec
         self._objects = objects
@@ -45,7 +48,12 @@ class McpTool:
         """The outcome, and whether another attempt may do better."""
         try:
             answer = await self._server.call(
-                self._name, call.arguments, call.call_id, timeout_s=timeout_s, show=progress
+                self._name,
+                call.arguments,
+                call.call_id,
+                timeout_s=timeout_s,
+                show=progress,
+                kind=self._kind,
             )
         except McpUnreachableError as error:
             return self._not_started(str(error)), True

@@ -187,8 +187,10 @@ export const api = {
     }),
 };
 
-/** The bytes of a stored object. */
+/** The bytes of a stored object of the session that the page shows. */
 export async function readObject(name: string, signal: AbortSignal): Promise<Blob> {
-  const answer = await request("GET", `/api/objects/${encodeURIComponent(name)}`, undefined, signal);
+  const session = /^\/s\/([\w-]+)/.exec(location.pathname)?.[1];
+  const of = session === undefined ? "" : `?session=${session}`;
+  const answer = await request("GET", `/api/objects/${encodeURIComponent(name)}${of}`, undefined, signal);
   return answer.blob();
 }

@@ -33,7 +33,7 @@ export interface Agent {
 export interface AgentEnd {
   type: "agent_end";
   run_id: string;
-  outcome: "aborted" | "budget" | "completed" | "failed" | "timed_out" | "truncated" | "turn_limit" | "unknown" | "waiting_approval" | "waiting_budget" | "waiting_provider";
+  outcome: "aborted" | "budget" | "completed" | "failed" | "requires_action" | "timed_out" | "truncated" | "turn_limit" | "unknown" | "waiting_approval" | "waiting_budget" | "waiting_provider";
   error: string | null;
   error_code: string;
   usage: Usage;
@@ -172,6 +172,15 @@ export interface ApprovalEntry {
   answer?: string[];
 }
 
+/** A call of one of the agent's own tools that waits for an approval. `arguments`: JSON. */
+export interface ApprovalItem {
+  type: "mcp_approval_request";
+  id: string;
+  name: string;
+  arguments: string;
+  server_label: string;
+}
+
 /** Pending approvals, oldest first. */
 export interface ApprovalList {
   approvals: Approval[];
@@ -255,6 +264,61 @@ export interface AttachedFile {
   media_type: string;
   size_bytes?: number;
   path?: string;
+}
+
+/** Entries, newest first. `next`: the value of `before` for those that follow; null if there are none. */
+export interface AuditPage {
+  entries: ListedAudit[];
+  next: number | null;
+}
+
+/**
+ * What was found of the chain.
+ *
+ * Fields:
+ *     whole: each record names the one before, and the head that was asked for is among them.
+ *     first, last: sequences of the records; the first names an earlier one if those before it expired.
+ *     broken_at: sequence of the first record that does not fit the one before; 0: there is none.
+ *     head: hash of the last record. Kept elsewhere, it shows later that nothing up to it was changed.
+ */
+export interface AuditVerified {
+  whole: boolean;
+  records: number;
+  entries: number;
+  first: number;
+  last: number;
+  broken_at: number;
+  head: string;
+}
+
+/** What a run waits for: the approval of a call, of more money, or the answer to a question. */
+export interface AwaitedApproval {
+  id: string;
+  tool: string;
+  kind: string;
+}
+
+/**
+ * The last good backup, and who makes the next one.
+ *
+ * Fields:
+ *     due_s: which one the last good backup is: when it was due, in seconds since 1970.
+ *     made_at_ms: when it was verified, milliseconds since 1970; 0: there is none. file, bytes: of it.
+ *     copied_at_ms: when the last copy was made; 0: none was.
+ *     problem: why the last attempt failed, or its copy; empty: it did not. problem_at_ms: when.
+ *     claimed_due_s, claimed_by, claimed_at_ms: the backup that is being made, by whom and since when.
+ */
+export interface BackupState {
+  due_s?: number;
+  made_at_ms?: number;
+  file?: string;
+  bytes?: number;
+  copied_at_ms?: number;
+  problem?: string;
+  problem_at_ms?: number;
+  claimed_due_s?: number;
+  claimed_by?: string;
+  claimed_at_ms?: number;
 }
 
 /**
@@ -360,6 +424,18 @@ export interface BudgetSettlementEntry {
   usage?: Usage | null;
 }
 
+/** What a tool of the client is called with. `arguments`: JSON. */
+export interface Called {
+  name: string;
+  arguments: string;
+}
+
+/** A function that an answer calls. `arguments`: JSON, as the model wrote it. */
+export interface CalledFunction {
+  name?: string;
+  arguments?: string | null;
+}
+
 /**
  * The tool that a model called to have another one called.
  *
@@ -369,6 +445,12 @@ export interface BudgetSettlementEntry {
 export interface CalledThrough {
   tool: string;
   arguments: Record<string, unknown>;
+}
+
+/** A tool that an answer calls. */
+export interface CalledTool {
+  id?: string | null;
+  function?: CalledFunction | null;
 }
 
 /** The stored log up to `seq` was sent; what follows is live. */
@@ -383,6 +465,7 @@ export interface CaughtUp {
  * Fields:
  *     id: of what changed; empty: anything of this kind.
  *     action, status: of a job's last event (`CronEvent`).
+ *     next_run_at_ms: when the job fires next, in milliseconds since 1970; absent: never, or not known.
  */
 export interface Changed {
   type: "changed";
@@ -390,35 +473,50 @@ export interface Changed {
   id: string;
   action?: string;
   status?: string;
+  next_run_at_ms?: number;
 }
 
-/** A whole answer, as OpenAI's clients expect it. `created`: seconds since 1970. */
+/** A whole answer. `created`: seconds since 1970. `fairlead`: of an answer of an agent. */
 export interface ChatCompletion {
   id: string;
   created: number;
   model: string;
   choices: Choice[];
   usage: CompletionUsage;
-  object: "chat.completion";
+  object: string;
+  fairlead?: FairleadAnswer | null;
 }
 
-/** One message of the conversation as the client has it. */
+/**
+ * One message of the conversation as the client has it.
+ *
+ * Fields:
+ *     tool_calls, function_call: of an answer. tool_call_id: which call a message of the role `tool` is the
+ *         result of. name: of the function, for the role `function`.
+ */
 export interface ChatMessage {
   role: string;
   content?: string | Part[] | null;
+  tool_calls?: CalledTool[] | null;
+  function_call?: CalledFunction | null;
+  tool_call_id?: string | null;
+  name?: string | null;
 }
 
 /**
  * Body of a chat completion. What is not named here is ignored: clients send much.
  *
  * Fields:
+ *     user: who talks to the program; conversations of different users are never the same.
  *     max_tokens, max_completion_tokens: of side tasks; in other requests they have no effect.
- *     tools, tool_choice, functions, function_call, response_format, n: of any form; `check_supported`
- *         says which of them is not supported.
+ *     tools, tool_choice, response_format: see `wishes.py`.
+ *     functions, function_call, n: of any form; `check_supported` says what is not supported.
+ *     stop: text or texts, before which the answer ends.
  */
 export interface ChatRequest {
   model: string;
   messages: ChatMessage[];
+  user?: unknown;
   stream?: boolean | null;
   stream_options?: StreamOptions | null;
   tools?: unknown;
@@ -427,6 +525,7 @@ export interface ChatRequest {
   function_call?: unknown;
   response_format?: unknown;
   n?: unknown;
+  stop?: string | string[] | null;
   max_tokens?: unknown;
   max_completion_tokens?: unknown;
 }
@@ -437,6 +536,41 @@ export interface Choice {
   finish_reason: string | null;
   index: number;
   logprobs: null;
+}
+
+/** A call that waits for its client. Its result goes to the session's mail `clientresult.<call_id>`. */
+export interface ClientCall {
+  call_id: string;
+  name: string;
+  arguments?: Record<string, unknown>;
+}
+
+/** Calls of tools of a client, of which each waits for its result. */
+export interface ClientCalls {
+  calls: ClientCall[];
+}
+
+/**
+ * A tool that the client of a prompt runs.
+ *
+ * Fields:
+ *     name: 1 to 64 letters, digits, `_` and `-`.
+ *     parameters: JSON Schema (draft 2020-12) of the arguments, an object.
+ *     strict: its provider is to hold the model to the schema, where it can.
+ */
+export interface ClientTool {
+  name: string;
+  description?: string;
+  parameters?: Record<string, unknown>;
+  strict?: boolean;
+}
+
+/** A tool that the client of a prompt runs. See `ClientTool`. */
+export interface ClientToolBody {
+  name: string;
+  description?: string;
+  parameters?: Record<string, unknown>;
+  strict?: boolean;
 }
 
 /**
@@ -551,11 +685,19 @@ export interface CompactionUndoneEntry {
   sender?: string | null;
 }
 
-/** The answer. `reasoning_content`: what the model thought, if it did. */
+/**
+ * The answer.
+ *
+ * Fields:
+ *     content: None beside calls without words.
+ *     reasoning_content: what the model thought, if it did.
+ *     tool_calls: of tools of the client.
+ */
 export interface CompletionMessage {
-  content: string;
+  content: string | null;
   role: "assistant";
   reasoning_content?: string;
+  tool_calls?: ToolCalled[];
 }
 
 /** Tokens, as OpenAI counts them. */
@@ -584,6 +726,24 @@ export interface ConversationCompacted {
   by: string;
 }
 
+/** A conversation by its id. */
+export interface ConversationId {
+  id: string;
+}
+
+/** A conversation. `created_at`: seconds since 1970. */
+export interface ConversationObject {
+  id: string;
+  created_at: number;
+  metadata: Record<string, string>;
+  object: "conversation";
+}
+
+/** The conversation that a response is part of. */
+export interface ConversationReference {
+  id: string;
+}
+
 /**
  * Who made the job.
  *
@@ -591,6 +751,7 @@ export interface ConversationCompacted {
  *     depth: how many jobs that made jobs stand between it and a person.
  *     limits: of the session that made it; its isolated runs have them too.
  *     untrusted: that session, or one that changed the job, had read what strangers wrote.
+ *     owner: the user for whom it runs, and who owns the sessions of its runs; empty: `admin`.
  */
 export interface Creator {
   sender?: string | null;
@@ -598,6 +759,7 @@ export interface Creator {
   depth?: number;
   limits?: Limits;
   untrusted?: boolean;
+  owner?: string;
 }
 
 /**
@@ -646,7 +808,12 @@ export interface CredentialTest {
   at_ms: number;
 }
 
-/** By a cron expression of 5 fields, or 6 with seconds first, in the zone `tz` (default: the server's). */
+/**
+ * By a cron expression in the zone `tz` (default: the server's).
+ *
+ * Fields:
+ *     expr: 5 fields, 6 with seconds first, or 7 with the year last.
+ */
 export interface Cron {
   kind: "cron";
   expr: string;
@@ -691,6 +858,49 @@ export interface CustomEntry {
 }
 
 /**
+ * One message that could not be handled.
+ *
+ * Fields:
+ *     id: its number. at: when it was kept, milliseconds since 1970.
+ *     origin: who could not handle it: `sessions`, `tools`, `cron`.
+ *     subject, seq: of the message. session: whose mail or log it is; empty: none.
+ *     no_retry: why it cannot be put back; empty: it can.
+ *     payload: of the message, at most 64 KiB; null in lists.
+ */
+export interface DeadLetter {
+  id: number;
+  at: number;
+  origin: string;
+  subject: string;
+  seq: number;
+  session: string;
+  reason: string;
+  no_retry: string;
+  payload: string | null;
+}
+
+/** The answer to a list. `next`: the value of `before` for those that follow; null if there are none. */
+export interface DeadLetterPage {
+  letters: DeadLetter[];
+  next: number | null;
+}
+
+/**
+ * What became of a letter.
+ *
+ * Fields:
+ *     seq: of the message that was put back; 0: it was discarded.
+ *     key: idempotency key that it has there.
+ */
+export interface DeadLetterSettled {
+  id: number;
+  done: string;
+  session: string;
+  seq: number;
+  key: string;
+}
+
+/**
  * Body of `POST /api/approvals/{id}`: a `decision`, or the `answer` to a question.
  *
  * Fields:
@@ -702,6 +912,13 @@ export interface DecisionBody {
   reason?: string;
   shown_hash?: string | null;
   answer?: string | string[] | null;
+}
+
+/** A conversation whose session is being deleted. */
+export interface DeletedConversation {
+  id: string;
+  deleted: boolean;
+  object: "conversation.deleted";
 }
 
 /**
@@ -718,6 +935,13 @@ export interface DeletedEntry {
   epoch?: number;
   cursor?: number;
   run_id?: string | null;
+}
+
+/** A response that cannot be asked for any more. */
+export interface DeletedResponse {
+  id: string;
+  object: "response";
+  deleted: boolean;
 }
 
 /** The deletion is stored and still under way. */
@@ -851,6 +1075,12 @@ export interface Every {
   anchorMs?: number | null;
 }
 
+/** What a tool that failed told the model. */
+export interface ExecutionError {
+  type: "mcp_tool_execution_error";
+  content: Record<string, string>[];
+}
+
 /**
  * Heartbeat of one executor: key `<host>.<executor>` of the bucket `executors`, with a TTL.
  *
@@ -880,6 +1110,13 @@ export interface ExecutorInfo {
   version?: string;
   warnings?: string[];
   sealing_key?: string;
+}
+
+/** What OpenAI's clients do not know of. `outcome`: of the run; it waits for the `approvals`. */
+export interface FairleadAnswer {
+  session: string;
+  outcome: string;
+  approvals: AwaitedApproval[];
 }
 
 /** A file. `file_data`: base64, or a `data:` URL; `file_id`: of OpenAI's own store, which is not here. */
@@ -967,7 +1204,7 @@ export interface ForkBody {
  * The session begins with the conversation of another one, up to one of its entries.
  *
  * Fields:
- *     origin: id of that session. entry: in it; empty: its end.
+ *     origin: id of that session; empty: a client sent the conversation. entry: in it; empty: its end.
  *     object: in the object store: JSON, a list of `[entry id, message]`.
  *     untrusted, private, secret: what the other session had read.
  *     plan: of its agent before the first of these messages.
@@ -987,6 +1224,16 @@ export interface ForkEntry {
   private?: boolean;
   secret?: boolean;
   plan?: PlanStep[];
+}
+
+/** A call of a tool of the client, which the client has to make. `arguments`: JSON. */
+export interface FunctionCallItem {
+  type: "function_call";
+  id: string;
+  call_id: string;
+  name: string;
+  arguments: string;
+  status: "completed" | "in_progress" | "incomplete";
 }
 
 /**
@@ -1112,10 +1359,63 @@ export interface ImageUrl {
   url: string;
 }
 
+/** Why the answer is not whole. */
+export interface IncompleteDetails {
+  reason: string;
+}
+
 /** A recording. `data`: base64. `format`: `wav`, `mp3`. */
 export interface InputAudio {
   data?: string | null;
   format?: string | null;
+}
+
+/**
+ * One item of the input; which fields count depends on its type. Without a type it is a message.
+ *
+ * Fields:
+ *     id: of an item that a response had. output: of a call, by its client.
+ *     approve, reason: the decision about `approval_request_id`.
+ */
+export interface InputItem {
+  type?: string;
+  role?: string;
+  content?: string | InputPart[] | null;
+  id?: string | null;
+  call_id?: string | null;
+  name?: string | null;
+  arguments?: string | null;
+  output?: string | InputPart[] | null;
+  approval_request_id?: string | null;
+  approve?: boolean | null;
+  reason?: string | null;
+}
+
+/** What a response answers, as OpenAI lists items. */
+export interface InputItemList {
+  data: Record<string, unknown>[];
+  first_id: string | null;
+  last_id: string | null;
+  has_more: boolean;
+  object: "list";
+}
+
+/** A part of an item. What it carries beside text is in the fields of its type. */
+export interface InputPart {
+  type: string;
+  text?: string | null;
+  refusal?: string | null;
+  image_url?: string | null;
+  file_id?: string | null;
+  file_data?: string | null;
+  file_url?: string | null;
+  filename?: string | null;
+}
+
+/** Of the tokens of the requests, those that were read from and written to the provider's cache. */
+export interface InputTokensDetails {
+  cached_tokens: number;
+  cache_write_tokens: number;
 }
 
 /**
@@ -1137,10 +1437,12 @@ export interface Isolation {
  *     session: where system events, summaries and notices go: the main session.
  *     since_ms: slots before it are none of this job's; set when the schedule changes or the job is enabled.
  *     since_revision: revision of the bucket since when the schedule is as it is; 0: this one.
- *     delete_after_run: removed once it ran well; for `at`. Without it a one-shot job is disabled then.
+ *     delete_after_run: for `at` and `max_runs`: removed if the last run went well. Without it, disabled.
  *     jitter_ms: each firing is late by a part of it that its slot decides.
  *     stagger_ms: all firings are late by a part of it that the job's id decides.
  *     max_failures: disabled after so many failures in a row; 0: never; None: what the configuration says.
+ *     max_runs: so many scheduled and triggered runs since `since_ms`, then it is disabled. Skipped ones and
+ *         those that a person asked for do not count.
  */
 export interface Job {
   id: string;
@@ -1163,6 +1465,7 @@ export interface Job {
   staggerMs?: number;
   deleteAfterRun?: boolean;
   maxFailures?: number | null;
+  maxRuns?: number | null;
   createdBy?: Creator | null;
   source?: Source | null;
   sinceMs?: number;
@@ -1282,10 +1585,81 @@ export interface Limits {
   deny?: string[];
 }
 
-/** Who asks, and what they may: `read`, `write`, `approve`. */
+/** An entry, and the sequence of its record in the stream AUDIT. */
+export interface ListedAudit {
+  at: number;
+  what: string;
+  who?: string;
+  account?: string;
+  token?: string;
+  outcome?: "failed" | "ok" | "refused";
+  status?: number;
+  session?: string;
+  about?: Record<string, string>;
+  fields?: string[];
+  address?: string;
+  seq: number;
+}
+
+/**
+ * One token, without its secret.
+ *
+ * Fields:
+ *     expires_at: 0: never. last_used_at: 0: never; at most a minute old.
+ *     made_from: id of the token that it ends with.
+ */
+export interface ListedToken {
+  id: string;
+  user: string;
+  scopes: ("admin" | "approve" | "pairing" | "read" | "write")[];
+  name: string;
+  created_at: number;
+  expires_at: number;
+  last_used_at: number;
+  created_by: string;
+  made_from: string;
+}
+
+/** One user. Times are milliseconds since 1970; those of the built-in `admin` are 0. */
+export interface ListedUser {
+  name: string;
+  role: "admin" | "approver" | "operator" | "viewer";
+  disabled: boolean;
+  created_at: number;
+  updated_at: number;
+  created_by: string;
+  tokens: number;
+}
+
+/** A code. `path` opens a login in a browser. `expires_at`: milliseconds since 1970. */
+export interface MadePairing {
+  code: string;
+  path: string;
+  user: string;
+  role: "admin" | "approver" | "operator" | "viewer";
+  expires_at: number;
+}
+
+/** A new token. It is shown this once. */
+export interface MadeToken {
+  token: string;
+  id: string;
+  user: string;
+  scopes: ("admin" | "approve" | "pairing" | "read" | "write")[];
+  expires_at: number;
+}
+
+/**
+ * Who asks, and what they may: `read`, `write`, `approve`, `admin`, `pairing`.
+ *
+ * Fields:
+ *     account: the user whose rights they have, and who owns the sessions that they create.
+ */
 export interface Me {
   user: string;
   scopes: string[];
+  role: "admin" | "approver" | "operator" | "viewer";
+  account: string;
 }
 
 /** An assistant message is complete; the entry `message_id` holds it. */
@@ -1368,12 +1742,22 @@ export interface ModeChangeEntry {
   mode: string;
 }
 
-/** An agent, as OpenAI describes a model. */
+/**
+ * An agent, as OpenAI describes a model.
+ *
+ * Fields:
+ *     created: seconds since 1970; when the configuration was stored last, or the installation was made.
+ *     name: of the agent. context_window: tokens that its model takes; 0: not known.
+ *     provider_model: that it answers with.
+ */
 export interface Model {
   id: string;
-  object: "model";
+  object: string;
   created: number;
   owned_by: string;
+  name?: string;
+  context_window?: number;
+  provider_model?: string;
 }
 
 /** Model from here on. */
@@ -1444,13 +1828,42 @@ export interface NavigateEntry {
   counted?: boolean;
 }
 
+/** Body of `POST /v1/conversations`: empty, since nothing is stored before the first response. */
+export interface NewConversation {
+  items?: Record<string, unknown>[] | null;
+  metadata?: Record<string, string> | null;
+}
+
 /** Body of `POST /api/cron/jobs` and of a preview: the job as in docs/scheduling.md, and a key. */
 export interface NewJob {
   job: Record<string, unknown>;
   key?: string | null;
 }
 
-/** Body of `POST /api/sessions`. */
+/**
+ * Body of `POST /api/pair`.
+ *
+ * Fields:
+ *     user: who is to log in with it; made with `role` if there is no such user. None: the caller.
+ *     scopes: of the token; None: all that the role and the caller have, without `pairing`.
+ *     ttl_s: seconds for which the code can be redeemed.
+ *     expires_in_s: of the token; None: it does not expire.
+ */
+export interface NewPairing {
+  user?: string | null;
+  role?: ("admin" | "approver" | "operator" | "viewer") | null;
+  scopes?: (("admin" | "approve" | "pairing" | "read" | "write")[]) | null;
+  name?: string;
+  ttl_s?: number;
+  expires_in_s?: number | null;
+}
+
+/**
+ * Body of `POST /api/sessions`.
+ *
+ * Fields:
+ *     workspace: the folder that it works in, instead of its agent's.
+ */
 export interface NewSession {
   id?: string | null;
   agent?: string | null;
@@ -1461,6 +1874,27 @@ export interface NewSession {
   work_mode?: ("" | "bugfix" | "implement" | "plan" | "review") | null;
   on_approval?: ("ask" | "deny") | null;
   verify?: string[] | null;
+  workspace?: WantedFolder | null;
+}
+
+/**
+ * Body of `POST /api/tokens`.
+ *
+ * Fields:
+ *     expires_in_s: None: it does not expire. user: whose it is; None: the caller's.
+ */
+export interface NewToken {
+  scopes: ("admin" | "approve" | "pairing" | "read" | "write")[];
+  name?: string;
+  expires_in_s?: number | null;
+  user?: string | null;
+}
+
+/** Body of `POST /api/users`. `adopt`: also if there was a user of this name, whose sessions it gets. */
+export interface NewUser {
+  name: string;
+  role: "admin" | "approver" | "operator" | "viewer";
+  adopt?: boolean;
 }
 
 /** Answer of `cron.add`, `cron.update` and `cron.get`. */
@@ -1482,6 +1916,29 @@ export interface OpenAIErrorDetail {
   code: string | null;
 }
 
+/** A message of the agent. `phase`: `commentary` for what it says before it calls tools. */
+export interface OutputMessage {
+  type: "message";
+  id: string;
+  status: "completed" | "in_progress" | "incomplete";
+  content: OutputText[];
+  role: "assistant";
+  phase: ("commentary" | "final_answer") | null;
+}
+
+/** Words of the answer. */
+export interface OutputText {
+  type: "output_text";
+  text: string;
+  annotations: Record<string, unknown>[];
+  logprobs: Record<string, unknown>[];
+}
+
+/** Of the tokens of the replies, thoughts: not known by themselves. */
+export interface OutputTokensDetails {
+  reasoning_tokens: number;
+}
+
 /**
  * What becomes of a slot while an isolated run of the same job is open.
  *
@@ -1492,6 +1949,28 @@ export interface OpenAIErrorDetail {
 export interface Overlap {
   policy?: "parallel" | "queue" | "skip";
   max?: number;
+}
+
+/** A call of one of the agent's own tools, which the agent makes itself. `arguments`: JSON. */
+export interface OwnCallItem {
+  type: "mcp_call";
+  id: string;
+  name: string;
+  arguments: string;
+  status: "completed" | "failed" | "in_progress" | "incomplete";
+  output: string | null;
+  error: ExecutionError | null;
+  server_label: string;
+  approval_request_id: string | null;
+}
+
+/** What a code was redeemed for. The token is shown this once; `expires_at` 0: never. */
+export interface PairedToken {
+  token: string;
+  user: string;
+  role: "admin" | "approver" | "operator" | "viewer";
+  scopes: ("admin" | "approve" | "pairing" | "read" | "write")[];
+  expires_at: number;
 }
 
 /** A part of a message. `refusal`: the words of a part of this type. */
@@ -1550,12 +2029,19 @@ export interface Preview {
  *
  * Fields:
  *     model, thinking, on_approval: instead of the session's.
+ *     client_tools: that the model may call, beside its agent's or, with `only_client_tools`, instead.
+ *     tool_choice: which the model must call first: `auto`, `none`, `required` or the name of a client tool.
+ *     response_format: of the last reply.
  */
 export interface PromptOptions {
   model?: string | null;
   thinking?: ("high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh") | null;
   limits?: RunLimitsInput | null;
   on_approval?: ("ask" | "deny") | null;
+  client_tools?: ClientTool[];
+  only_client_tools?: boolean;
+  tool_choice?: string | null;
+  response_format?: ResponseFormat | null;
 }
 
 /** JetStream has stored the request under this idempotency key. */
@@ -1574,6 +2060,9 @@ export interface PromptTokens {
  *
  * Fields:
  *     model, thinking, on_approval: instead of the session's. limits: of the run.
+ *     client_tools: that the client runs, beside the agent's own or, with `only_client_tools`, instead.
+ *     tool_choice: `auto`, `none`, `required` (a client tool), or the name of one that is called first.
+ *     response_format: of the last reply, JSON.
  */
 export interface PromptWords {
   text: string;
@@ -1583,6 +2072,10 @@ export interface PromptWords {
   thinking?: ("high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh") | null;
   limits?: RunLimitsBody | null;
   on_approval?: ("ask" | "deny") | null;
+  client_tools?: ClientToolBody[];
+  only_client_tools?: boolean;
+  tool_choice?: string | null;
+  response_format?: ResponseFormatBody | null;
 }
 
 /**
@@ -1687,6 +2180,27 @@ export interface Readiness {
   login_paused?: number;
 }
 
+/** What the model thought. */
+export interface ReasoningItem {
+  type: "reasoning";
+  id: string;
+  summary: SummaryText[];
+  status: "completed" | "in_progress" | "incomplete";
+  encrypted_content: null;
+}
+
+/** How much the model is to think. `summary`: thoughts are always told, so it has no effect. */
+export interface ReasoningOptions {
+  effort?: string | null;
+  summary?: string | null;
+}
+
+/** Body of `POST /api/pair/redeem`. `name`: of the token, such as that of the device. */
+export interface RedeemBody {
+  code: string;
+  name?: string;
+}
+
 /** Body of `POST /api/sessions/{id}/regenerate`. Without `entry`: the last message is answered again. */
 export interface RegenerateBody {
   entry?: string | null;
@@ -1697,6 +2211,112 @@ export interface RegenerateBody {
 /** Answer of `cron.remove`. */
 export interface Removed {
   removed: boolean;
+}
+
+/** Why there is no answer. */
+export interface ResponseFailure {
+  code: string;
+  message: string;
+}
+
+/**
+ * The form of the last reply of a run: JSON, and nothing else.
+ *
+ * Fields:
+ *     schema: that it must be valid against; None: any JSON object.
+ *     name, description: of what is wanted, for the model.
+ *     strict: its provider is to hold the model to the schema, where it can.
+ */
+export interface ResponseFormat {
+  schema?: Record<string, unknown> | null;
+  name?: string;
+  description?: string;
+  strict?: boolean;
+}
+
+/** The form of the last reply of a run. See `ResponseFormat`. */
+export interface ResponseFormatBody {
+  schema?: Record<string, unknown> | null;
+  name?: string;
+  description?: string;
+  strict?: boolean;
+}
+
+/**
+ * A response, as far as it is. Times are seconds since 1970.
+ *
+ * Fields:
+ *     background: it is polled for. store: it can be asked for later.
+ *     text, tools, tool_choice, reasoning: as the request had them.
+ */
+export interface ResponseObject {
+  id: string;
+  created_at: number;
+  status: "cancelled" | "completed" | "failed" | "in_progress" | "incomplete" | "queued";
+  model: string;
+  output: (OutputMessage | ReasoningItem | OwnCallItem | FunctionCallItem | ApprovalItem)[];
+  fairlead: SessionOfResponse;
+  background: boolean;
+  store: boolean;
+  completed_at: number | null;
+  error: ResponseFailure | null;
+  incomplete_details: IncompleteDetails | null;
+  usage: ResponseUsage | null;
+  instructions: string | null;
+  max_output_tokens: number | null;
+  metadata: Record<string, string>;
+  parallel_tool_calls: boolean;
+  previous_response_id: string | null;
+  conversation: ConversationReference | null;
+  reasoning: Record<string, unknown>;
+  text: Record<string, unknown>;
+  tool_choice: unknown;
+  tools: Record<string, unknown>[];
+  temperature: number | null;
+  top_p: number | null;
+  truncation: string;
+  user: string | null;
+  object: "response";
+}
+
+/**
+ * Body of `POST /v1/responses`. What is not named here is ignored: clients send much.
+ *
+ * Fields:
+ *     model: an agent. input: a prompt, or items; those that a response had already are known.
+ *     instructions: for this response; those of the previous one do not count.
+ *     background: the request is answered at once, and the response is asked for later.
+ *     prompt, max_tool_calls: of any form; they are refused.
+ */
+export interface ResponseRequest {
+  model: string;
+  input?: string | InputItem[];
+  instructions?: string | null;
+  previous_response_id?: string | null;
+  conversation?: string | ConversationId | null;
+  store?: boolean | null;
+  background?: boolean | null;
+  stream?: boolean | null;
+  tools?: Record<string, unknown>[] | null;
+  tool_choice?: unknown;
+  parallel_tool_calls?: boolean | null;
+  text?: TextOptions | null;
+  reasoning?: ReasoningOptions | null;
+  max_output_tokens?: number | null;
+  metadata?: Record<string, string> | null;
+  truncation?: string | null;
+  user?: string | null;
+  prompt?: unknown;
+  max_tool_calls?: unknown;
+}
+
+/** Tokens of all requests to the model that the response needed. */
+export interface ResponseUsage {
+  input_tokens: number;
+  input_tokens_details: InputTokensDetails;
+  output_tokens: number;
+  output_tokens_details: OutputTokensDetails;
+  total_tokens: number;
 }
 
 /**
@@ -1710,6 +2330,20 @@ export interface Removed {
 export interface RestoredFile {
   path: string;
   change: "brought_back" | "removed" | "restored";
+}
+
+/**
+ * Body of `POST /api/sessions/{id}/results/{call}`.
+ *
+ * Fields:
+ *     text: what the model reads; may be empty.
+ *     is_error: the tool failed, and the text says why.
+ *     untrusted: strangers wrote it, or what it was made of.
+ */
+export interface ResultBody {
+  text: string;
+  is_error?: boolean;
+  untrusted?: boolean;
 }
 
 /** The model will be asked again after `delay_s`. */
@@ -1728,7 +2362,7 @@ export interface RetryBody {
 }
 
 /**
- * The session is idle again, or parked (`waiting_approval`, `waiting_budget`, `waiting_provider`).
+ * The session is idle again, or parked: `waiting_...`, `requires_action`.
  *
  * Fields:
  *     seqs: sequences of all prompts, steers and follow-ups that this run ended.
@@ -1736,13 +2370,16 @@ export interface RetryBody {
  *     error_code: why it did not complete, for programs, where one of these applies; otherwise empty:
  *         `context_length_exceeded`, `model_auth`, `model_rate_limited`, `model_quota_exceeded`,
  *         `model_unavailable`, `model_request_refused`, `input_refused`, `content_filter`, `refusal`,
- *         `reply_paused`, `output_limit`, `empty_reply`, `stuck`,
- *         `verification_failed`. Later versions may add more.
+ *         `reply_paused`, `output_limit`, `empty_reply`, `stuck`, `verification_failed`, `response_format`,
+ *         `client_gone`. Later versions may add more.
  *     left_out: entries of messages that later requests to the model leave out, since it could not take
  *         them: too long, or refused. A tool result stays paired with its call. The log keeps them.
  *     left_out_images: the same of their images alone.
  *     retry_at: with `waiting_provider`, when it is asked again; milliseconds since 1970.
  *     waiting_since: with `waiting_provider`, when it first failed, over all runs parked since.
+ *     agent, model, user: whose run it was, which model replied last, and who wrote what it answered.
+ *     tools: how many calls had which outcome.
+ *     resumes: the run that this one continued.
  */
 export interface RunEndEntry {
   type: "run_end";
@@ -1752,7 +2389,7 @@ export interface RunEndEntry {
   epoch?: number;
   cursor?: number;
   run_id?: string | null;
-  outcome: "aborted" | "budget" | "completed" | "failed" | "timed_out" | "truncated" | "turn_limit" | "unknown" | "waiting_approval" | "waiting_budget" | "waiting_provider";
+  outcome: "aborted" | "budget" | "completed" | "failed" | "requires_action" | "timed_out" | "truncated" | "turn_limit" | "unknown" | "waiting_approval" | "waiting_budget" | "waiting_provider";
   error?: string | null;
   error_code?: string;
   left_out?: string[];
@@ -1764,6 +2401,11 @@ export interface RunEndEntry {
   duration_ms?: number;
   seqs?: number[];
   keys?: string[];
+  agent?: string;
+  model?: string;
+  user?: string;
+  tools?: Record<string, number>;
+  resumes?: string;
 }
 
 /**
@@ -1835,13 +2477,53 @@ export interface RunNow {
   key?: string | null;
 }
 
+/** The answer. `next`: the value of `before` for the runs that follow; null if there are none. */
+export interface RunPage {
+  runs: RunRecord[];
+  next: number | null;
+}
+
+/**
+ * One run that ended, or was parked.
+ *
+ * Fields:
+ *     agent, model, user: empty: not known, as of runs that versions before this one ended; of a user also:
+ *         nobody in particular, as with heartbeats. model: that replied last.
+ *     started_at, ended_at: milliseconds since 1970.
+ *     tools: how many calls had which outcome (`ok`, `error`, `denied`, `unknown`, ...).
+ *     unpriced_replies: replies whose price is not known, and is not in `cost_usd`.
+ *     resumes: the parked run that this one continued.
+ *     seq: of its last entry, in the stream SESSIONS.
+ */
+export interface RunRecord {
+  run_id: string;
+  session: string;
+  outcome: string;
+  error_code?: string;
+  agent?: string;
+  model?: string;
+  user?: string;
+  started_at?: number;
+  ended_at?: number;
+  duration_ms?: number;
+  turns?: number;
+  tools?: Record<string, number>;
+  input_tokens?: number;
+  output_tokens?: number;
+  cache_read_tokens?: number;
+  cost_usd?: number;
+  unpriced_replies?: number;
+  resumes?: string;
+  seq?: number;
+}
+
 /**
  * The session leaves idle.
  *
  * Fields:
  *     model: that it begins with.
  *     options: of the prompt that began it, or the run that it resumes.
- *     resumes: the run that was parked for an approval, or ended without an answer, and goes on in this one.
+ *     resumes: the run that was parked, or ended without an answer, and goes on in this one.
  */
 export interface RunStartEntry {
   type: "run_start";
@@ -1916,10 +2598,11 @@ export interface ServiceInstance {
  *     preview: beginning of the last thing said, on one line.
  *     sandbox: that its calls run in.
  *     deny: rules of this session alone. work_mode: what it is for; its own, or else the profile's.
- *     workspace_kind, host: of a workspace that has a place of its own; empty: it is where the agent's is.
+ *     workspace, workspace_kind, host: of a workspace that has a place of its own; empty: it is the agent's.
  *     context_tokens: size of the last request to the model; context_window: what the model's
  *         window holds; 0: no one has worked on the session yet.
  *     queued: items that wait for their moment. approvals: how many are pending.
+ *     client_calls: calls of tools of a client that wait for its results.
  *     last_seq: sequence of the last log entry that this was made from; of a deleted session: the last that
  *         was deleted.
  *     news_seq: sequence of the last of those entries that shows people something new; 0: not known.
@@ -1928,6 +2611,7 @@ export interface ServiceInstance {
  *     thinking: level that the session is set to; empty: the profile's. on_approval: likewise.
  *     forked_from: id of the session that it began as a copy of.
  *     plan: what its agent plans to do, on the branch that the conversation is on.
+ *     owner: the user that it belongs to; empty: `admin`. shared: what other users may do with it.
  */
 export interface Session {
   id: string;
@@ -1941,7 +2625,7 @@ export interface Session {
   workspace_kind: string;
   host: string;
   source: string;
-  status: "idle" | "running" | "waiting_approval" | "waiting_budget" | "waiting_provider";
+  status: "idle" | "requires_action" | "running" | "waiting_approval" | "waiting_budget" | "waiting_provider";
   created_at: number;
   updated_at: number;
   last_outcome: string | null;
@@ -1951,6 +2635,7 @@ export interface Session {
   context_window: number;
   queued: number;
   approvals: number;
+  client_calls: number;
   last_seq: number;
   news_seq: number;
   pinned: boolean;
@@ -1959,6 +2644,9 @@ export interface Session {
   on_approval: string;
   forked_from: string;
   plan: PlanStep[];
+  workspace: string;
+  owner: string;
+  shared: Sharing;
 }
 
 /** Body of `PATCH /api/sessions/{id}`. An empty `thinking` or `on_approval` is the agent's. */
@@ -1974,6 +2662,7 @@ export interface SessionChange {
   archived?: boolean | null;
   on_approval?: ("ask" | "deny") | "" | null;
   verify?: string[] | null;
+  shared?: Sharing | null;
 }
 
 /** The last event of a session. */
@@ -1997,6 +2686,9 @@ export type SessionEvent = EntryEvent | AgentStart | MessageEnd | TurnEnd | Tool
  *     pinned, archived: how lists show it.
  *     on_approval: instead of the profile's; empty: the profile's.
  *     verify: commands instead of the profile's; empty: none.
+ *     instructions: of the client, shown to the model behind the agent's own.
+ *     owner, shared: as in `Session`.
+ *     sender: who changed it.
  */
 export interface SessionInfoEntry {
   type: "session_info";
@@ -2018,6 +2710,22 @@ export interface SessionInfoEntry {
   source?: string | null;
   on_approval?: string | null;
   verify?: string[] | null;
+  instructions?: string | null;
+  owner?: string | null;
+  shared?: Sharing | null;
+  sender?: string | null;
+}
+
+/**
+ * What only Fairlead's clients read.
+ *
+ * Fields:
+ *     outcome: of the run, once it ended or was parked. approvals: ids of those that it waits for.
+ */
+export interface SessionOfResponse {
+  session: string;
+  outcome: string | null;
+  approvals: string[];
 }
 
 /** A page of the list, newest first. `next`: give it as `before` for the next page. */
@@ -2041,6 +2749,18 @@ export interface SessionUsage {
   unpriced_replies: number;
 }
 
+/**
+ * What users other than its owner may do with a session.
+ *
+ * Fields:
+ *     access: `private`: nothing. `view`: read it. `write`: also prompt, steer, stop and change it.
+ *     users: who; empty: everybody.
+ */
+export interface Sharing {
+  access?: "private" | "view" | "write";
+  users?: string[];
+}
+
 /** The event file that the job was made from: in which folder, and what it said. */
 export interface Source {
   folder: string;
@@ -2052,6 +2772,8 @@ export interface Source {
  *
  * Fields:
  *     store: how full the disk of the streams is, where that is watched.
+ *     streams: bytes of each stream and bucket: what grows.
+ *     backup: the last scheduled backup; none, if none was ever due.
  *     problems: why the lists are not complete.
  */
 export interface Status {
@@ -2059,6 +2781,8 @@ export interface Status {
   executors: ExecutorInfo[];
   gateway: GatewayState;
   store?: StoreState | null;
+  streams?: Record<string, number>;
+  backup?: BackupState | null;
   problems?: string[];
 }
 
@@ -2098,6 +2822,12 @@ export interface Stretch {
   until: string;
 }
 
+/** Thoughts of the model. */
+export interface SummaryText {
+  type: "summary_text";
+  text: string;
+}
+
 /** A `System:` line for the main session. */
 export interface SystemEvent {
   kind: "systemEvent";
@@ -2116,6 +2846,12 @@ export interface TextBlock {
   text: string;
   provider?: ProviderItems | null;
   file?: AttachedFile | null;
+}
+
+/** The form of the answer. */
+export interface TextOptions {
+  format?: Record<string, unknown> | null;
+  verbosity?: string | null;
 }
 
 /**
@@ -2139,6 +2875,11 @@ export interface TokenBody {
   token: string;
 }
 
+/** Tokens, the oldest first. */
+export interface TokenList {
+  tokens: ListedToken[];
+}
+
 /**
  * The model asks for a tool.
  *
@@ -2160,6 +2901,13 @@ export interface ToolCallBlock {
   host?: string | null;
   provider?: ProviderItems | null;
   through?: CalledThrough | null;
+}
+
+/** A call of a tool of the client. */
+export interface ToolCalled {
+  id: string;
+  type: "function";
+  function: Called;
 }
 
 /** A tool call has its result. */
@@ -2408,6 +3156,17 @@ export interface UsageSum {
   unknown_usd: number;
 }
 
+/** Body of `PATCH /api/users/{user}`. */
+export interface UserChange {
+  role?: ("admin" | "approver" | "operator" | "viewer") | null;
+  disabled?: boolean | null;
+}
+
+/** All users. */
+export interface UserList {
+  users: ListedUser[];
+}
+
 /**
  * Something said to the agent.
  *
@@ -2434,6 +3193,12 @@ export interface WakeBody {
   mode?: "next-heartbeat" | "now";
   session?: string;
   key?: string | null;
+}
+
+/** A folder on a host. Without `host` it is where the agent's is, else the least loaded one. */
+export interface WantedFolder {
+  path: string;
+  host?: string | null;
 }
 
 /** The first event of `GET /api/news`: ask for your lists now. */

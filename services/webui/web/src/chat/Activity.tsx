@@ -32,6 +32,12 @@ export function Activity({ session }: { session: LiveSession }) {
     );
   }
   if (parked?.outcome === "waiting_provider") return <Waiting session={session} parked={parked} />;
+  if (parked?.outcome === "requires_action")
+    return (
+      <p className={styles.line} role="status">
+        Waiting for the results of a client’s tools
+      </p>
+    );
   if (leaving)
     return (
       <p className={styles.line} role="status">

@@ -129,14 +129,20 @@ const WHY: Record<NonNullable<CompactionEntry["cause"]>, string> = {
 };
 const PLAIN = "Made of the messages themselves, because no model wrote one.";
 
-/** Says that what is above was said in another session, and leads there. */
+/** Says that what is above was said in another session, and leads there; or that a client sent it. */
 export function ForkedFrom({ origin }: { origin: string }) {
   const title = useStore(sessionList, (list) => list.sessions.find((session) => session.id === origin)?.title ?? "");
   return (
     <p className={styles.fork}>
       <Icon name="fork" size={14} />
       <span>
-        Forked from <Link to={sessionPath(origin)}>{title || "another session"}</Link>
+        {origin ? (
+          <>
+            Forked from <Link to={sessionPath(origin)}>{title || "another session"}</Link>
+          </>
+        ) : (
+          "Begins with a conversation that a client sent"
+        )}
       </span>
     </p>
   );

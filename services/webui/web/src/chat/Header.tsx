@@ -123,6 +123,7 @@ function State({ status }: { status: Status }) {
       )}
       {(status === "waiting_approval" || status === "waiting_budget") && "Needs you"}
       {status === "waiting_provider" && "Waiting for the provider"}
+      {status === "requires_action" && "Waiting for a client’s tools"}
       {status === "idle" && "Idle"}
     </span>
   );

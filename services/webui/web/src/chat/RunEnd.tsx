@@ -22,6 +22,7 @@ const WHAT: Record<Exclude<RunOutcome, "completed">, What> = {
   waiting_approval: { title: "Waiting for an approval.", next: "" },
   waiting_budget: { title: "Waiting for a larger budget.", next: "" },
   waiting_provider: { title: "Waiting for the provider.", next: "" },
+  requires_action: { title: "Waiting for the results of a client’s tools.", next: "" },
   unknown: {
     title: "It is not known whether the last command took effect.",
     next: "Check what it may have changed before you repeat it.",

@@ -40,7 +40,7 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
   const [fresh] = useState(() => sessionList.get().loaded && !isAsking(id));
   const focus = fresh || (phase === "ready" && status !== "waiting_approval");
 
-  const busy = status === "running" || status === "waiting_provider";
+  const busy = status === "running" || status === "waiting_provider" || status === "requires_action";
   const stop = useStop(id, busy);
   const send = useCallback(
     (kind: SendKind, text: string, attachments: Attachment[], choices: PromptChoices) => {

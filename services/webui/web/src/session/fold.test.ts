@@ -191,6 +191,7 @@ describe("a parked run", () => {
     expect(waiting.parked).toMatchObject({ outcome: "waiting_provider" });
     expect(waiting.items.some((item) => item.kind === "run_end")).toBe(false);
     expect(fold(waiting, logged({ ...runStart(3), run_id: "r2" })).parked).toBeNull();
+    expect(foldAll([runStart(1), runEnd(2, "requires_action")]).parked).toMatchObject({ outcome: "requires_action" });
   });
 });
 

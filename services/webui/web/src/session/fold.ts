@@ -110,7 +110,7 @@ function foldOne(next: View, entry: Entry): View {
       return foldRunStart(withOpenRun(next, entry), entry);
     case "run_end": {
       // A parked run goes on in another one: nothing is over.
-      if (entry.outcome.startsWith("waiting_"))
+      if (entry.outcome.startsWith("waiting_") || entry.outcome === "requires_action")
         return { ...next, run: null, partial: null, retry: null, parked: entry };
       // Nothing is asked any more once the run is over.
       const closed: View = { ...next, run: null, partial: null, retry: null, parked: null, approvals: [], expired: 0 };

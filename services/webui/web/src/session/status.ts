@@ -6,7 +6,7 @@ export function statusOf({ view, meta, phase, outbox }: SessionState): Status {
   if (view.run) return "running";
   if (view.approvals.length > 0) return "waiting_approval";
   const waits = view.parked?.outcome;
-  if (waits === "waiting_budget" || waits === "waiting_provider") return waits;
+  if (waits === "waiting_budget" || waits === "waiting_provider" || waits === "requires_action") return waits;
   if (phase !== "ready") return meta?.status ?? "idle";
   return outbox.some((out) => out.state === "stored" && out.kind === "prompt") ? "running" : "idle";
 }

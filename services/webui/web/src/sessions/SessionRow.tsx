@@ -90,7 +90,8 @@ function Badge({ session, unread, now }: { session: Session; unread: boolean; no
         <span className="visually-hidden">running</span>
       </span>
     );
-  if (session.status === "waiting_provider") return <span className={styles.time}>waiting</span>;
+  if (session.status === "waiting_provider" || session.status === "requires_action")
+    return <span className={styles.time}>waiting</span>;
   if (unread)
     return (
       <span className={styles.dot} title="Something new">

@@ -1,7 +1,7 @@
 """What was said, with what was attached to it: each file is named with its place in the workspace.
 
-The files are written when the message is shown to a model, see `turn/inbox.py`. The log has their names in
-the object store, so they can be written again wherever the session goes on.
+The agent service writes the files when the message is shown to a model. The log has their names in the object
+store, so they can be written again wherever the session goes on.
 """
 
 import mimetypes
@@ -10,10 +10,16 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
-from fairlead_agent.turn.oversized import FOLDER, INPUT_FILE
 from fairlead_common.bus.objects import Objects
 from fairlead_common.errors import NotFoundError
-from fairlead_common.protocol.content import AttachedFile, ContentBlock, ImageBlock, TextBlock
+from fairlead_common.protocol.content import (
+    INBOX_FOLDER,
+    INPUT_FILE,
+    AttachedFile,
+    ContentBlock,
+    ImageBlock,
+    TextBlock,
+)
 from fairlead_common.protocol.messages import Attachment
 
 INLINE_TEXT_BYTES: Final = 64 * 1024  # a text up to this size is in the message as well
@@ -43,7 +49,7 @@ async def content_of(
             name=attachment.name or name,
             media_type=media_type,
             size_bytes=attachment.size_bytes,
-            path=f"{FOLDER}/{entry}/{name}",
+            path=f"{INBOX_FOLDER}/{entry}/{name}",
         )
         about = f"[attached file {file.path}, {media_type}, {file.size_bytes} bytes]"
         if _is_text(media_type) and 0 < file.size_bytes <= INLINE_TEXT_BYTES:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_agent.session.attachments import MAX_NAME_BYTES, file_names
+from fairlead_common.bus.attached_files import MAX_NAME_BYTES, file_names
 from fairlead_common.protocol.messages import Attachment
 
 

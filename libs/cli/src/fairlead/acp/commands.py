@@ -1,0 +1,61 @@
+"""What can be asked of Fairlead itself in an editor, with a slash: it is no prompt."""
+
+from typing import Final
+
+from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredCommandInput
+
+from fairlead_sdk import ApiError, Client
+from fairlead_sdk.models import Undone
+
+COMMANDS: Final = {
+    "compact": ("Show the model a summary instead of the older messages", "what the summary should look at"),
+    "undo": ("Restore the files that the last turn changed", "force: also files that others changed since"),
+}
+
+
+def available_commands() -> list[AvailableCommand]:
+    """The commands, as the editor lists them."""
+    return [
+        AvailableCommand(
+            name=name,
+            description=text,
+            input=AvailableCommandInput(root=UnstructuredCommandInput(hint=hint)),
+        )
+        for name, (text, hint) in COMMANDS.items()
+    ]
+
+
+def command_in(text: str) -> tuple[str, str] | None:
+    """Name and argument of the command that a prompt is; None: it is a prompt."""
+    name, _, argument = text.strip().partition(" ")
+    if not name.startswith("/") or name[1:] not in COMMANDS:
+        return None
+    return name[1:], argument.strip()
+
+
+async def carry_out(client: Client, session: str, name: str, argument: str, key: str) -> str:
+    """What came of a command, for people.
+
+    Raises:
+        ApiError: the server is away, or refuses other than for what the person could change.
+    """
+    try:
+        if name == "compact":
+            done = await client.compact(session, argument, key=key)
+            if not done.compaction:
+                return "The summary is being written."
+            return f"Summarised: from about {done.tokens_before} tokens to {done.tokens_after}."
+        return _restored(await client.undo(session, force=argument == "force", key=key))
+    except ApiError as error:
+        if error.status != 409:
+            raise
+        return f"Not done: {error}"
+
+
+def _restored(undone: Undone) -> str:
+    if not undone.undo:
+        return "The files are being restored."
+    lines = [f"Restored {undone.total} file{'' if undone.total == 1 else 's'}:"]
+    lines += [f"- {each.path}: {each.change.replace('_', ' ')}" for each in undone.files]
+    lines += [f"- {path}: not restored, {why}" for path, why in undone.left.items()]
+    return "\n".join(lines)

@@ -1,0 +1,73 @@
+"""`fairlead audit`: who asked for what."""
+
+import json
+import time
+from typing import Any
+
+import click
+
+from fairlead.options import JSON, URL
+from fairlead_common.installation.errors import FAILED, CommandError
+
+
+@click.group(invoke_without_command=True)
+@click.option("--who", metavar="NAME", help="Only of this user.")
+@click.option("--what", metavar="WORDS", help="Only operations that contain this, such as `approvals`.")
+@click.option("--session", metavar="SESSION", help="Only about this session.")
+@click.option("--since", metavar="DURATION", help="Only of this time, such as 24h or 7d.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number."
+)
+@JSON
+@URL
+@click.pass_context
+def audit(
+    ctx: click.Context,
+    /,
+    limit: int,
+    since: str | None,
+    as_json: bool,
+    url: str | None,
+    **filters: str | None,
+) -> None:
+    """List who asked for what, newest first. For admins."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from fairlead.newest_first import newest
+
+    found = newest("/api/audit", "entries", filters, since=since, limit=limit, page=1000, url=url)
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for each in found:
+        click.echo(_line(each))
+
+
+@audit.command()
+@click.option("--head", metavar="HASH", help="Fail unless the log ends with this record, or goes on from it.")
+@JSON
+@URL
+def verify(head: str | None, as_json: bool, url: str | None) -> None:
+    """Check that no record of the log was changed or removed, and print the hash of the last one."""
+    from urllib.parse import quote
+
+    from fairlead.access import open_client
+
+    path = "/api/audit/verify" + (f"?head={quote(head, safe='')}" if head else "")
+    found = open_client(url).request("GET", path)
+    if as_json:
+        click.echo(json.dumps(found))
+    elif found["whole"]:
+        click.echo(f"whole: {found['entries']} entries in {found['records']} records, head {found['head']}")
+    if not found["whole"]:
+        where = (
+            f"record {found['broken_at']} does not follow" if found["broken_at"] else "the head is not in it"
+        )
+        raise CommandError(f"the audit log was changed: {where}", FAILED)
+
+
+def _line(each: dict[str, Any]) -> str:
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each["at"] / 1000))
+    about = " ".join([each.get("session", ""), *each.get("about", {}).values(), *each.get("fields", [])])
+    outcome = each.get("outcome", "ok")
+    return f"{at}  {each.get('who', '') or '-':12}  {outcome:8}  {each['what']:48}  {about.strip()}".rstrip()

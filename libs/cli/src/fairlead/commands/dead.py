@@ -1,0 +1,83 @@
+"""`fairlead dead`: messages that could not be handled."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+import click
+
+from fairlead.options import JSON, URL
+from fairlead.printable import printable
+
+
+@click.group()
+def dead() -> None:
+    """List, show, retry and discard messages that could not be handled."""
+
+
+@dead.command("ls")
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="Maximum number.")
+@JSON
+@URL
+def ls(limit: int, as_json: bool, url: str | None) -> None:
+    """List dead letters, newest first."""
+    from fairlead.access import open_client
+
+    found = open_client(url).patiently("GET", f"/api/dead?limit={limit}", patience_s=3.0)["letters"]
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for each in found:
+        retry = "discard" if each["no_retry"] else "retry, discard"
+        click.echo(
+            f"{each['id']:6}  {_when(each['at'])}  {each['origin']:8}  {each['session'] or '-':26}  "
+            f"{printable(each['reason'])[:80]}  ({retry})"
+        )
+
+
+@dead.command("show")
+@click.argument("letter", type=click.IntRange(1))
+@JSON
+@URL
+def show(letter: int, as_json: bool, url: str | None) -> None:
+    """Show a dead letter and the beginning of its message."""
+    from fairlead.access import open_client
+
+    found = open_client(url).patiently("GET", f"/api/dead/{letter}", patience_s=3.0)
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for name in ("id", "origin", "subject", "seq", "session", "reason"):
+        click.echo(f"{name:8}  {printable(str(found[name]))}")
+    click.echo(f"{'at':8}  {_when(found['at'])}")
+    click.echo(f"{'retry':8}  {found['no_retry'] or 'possible'}")
+    click.echo(printable(found["payload"]))
+
+
+@dead.command("retry")
+@click.argument("letters", nargs=-1, required=True, type=click.IntRange(1))
+@URL
+def retry(letters: tuple[int, ...], url: str | None) -> None:
+    """Put what people said back into its mailbox, once, and delete the dead letter."""
+    for done in _each(letters, "retry", url):
+        click.echo(f"{done['id']} put back into session {done['session']} as message {done['seq']}")
+
+
+@dead.command("discard")
+@click.argument("letters", nargs=-1, required=True, type=click.IntRange(1))
+@URL
+def discard(letters: tuple[int, ...], url: str | None) -> None:
+    """Delete dead letters."""
+    for done in _each(letters, "discard", url):
+        click.echo(f"{done['id']} discarded")
+
+
+def _each(letters: tuple[int, ...], what: str, url: str | None) -> list[dict[str, Any]]:
+    from fairlead.access import open_client
+
+    client = open_client(url)
+    return [client.patiently("POST", f"/api/dead/{letter}/{what}", patience_s=3.0) for letter in letters]
+
+
+def _when(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000).astimezone():%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,61 @@
+"""`fairlead pair`: a code for another device or person, and what it is redeemed for."""
+
+import json
+import time
+from typing import Any
+
+import click
+
+from fairlead.commands.users import ROLES
+from fairlead.durations import duration_s
+from fairlead.options import JSON, URL
+
+
+@click.command()
+@click.option("--user", metavar="NAME", help="Who is to get in (default: you); a new user needs --role.")
+@click.option("--role", type=click.Choice(ROLES), help="Of a new user.")
+@click.option("--scopes", metavar="SCOPE,...", help="Of the token (default: all of the role).")
+@click.option("--name", default="", help="What it is for, such as the device.")
+@click.option("--ttl", default="5m", show_default=True, metavar="DURATION", help="How long the code is good.")
+@click.option("--expires", metavar="DURATION", help="When the token ends; without it: never.")
+@click.option(
+    "--redeem", "code", metavar="CODE", help="Redeem a code here: print the token, and nothing else."
+)
+@JSON
+@URL
+def pair(
+    user: str | None,
+    role: str | None,
+    scopes: str | None,
+    name: str,
+    ttl: str,
+    expires: str | None,
+    code: str | None,
+    as_json: bool,
+    url: str | None,
+) -> None:
+    """Print a code and a link that let another device or person in, once, within minutes."""
+    from fairlead.access import open_client
+    from fairlead.client import GatewayClient
+    from fairlead_common.installation.access import server_url
+
+    if code is not None:
+        client = GatewayClient(server_url(url), lambda: "")
+        token = client.request("POST", "/api/pair/redeem", {"code": code, "name": name})
+        click.echo(json.dumps(token) if as_json else token["token"])
+        return
+    body: dict[str, Any] = {"name": name, "ttl_s": duration_s(ttl, "--ttl")}
+    if expires is not None:
+        body["expires_in_s"] = duration_s(expires, "--expires")
+    if scopes is not None:
+        body["scopes"] = [each.strip() for each in scopes.split(",") if each.strip()]
+    body |= {key: value for key, value in (("user", user), ("role", role)) if value is not None}
+    client = open_client(url)
+    made = client.request("POST", "/api/pair", body)
+    if as_json:
+        click.echo(json.dumps({**made, "link": client.url + made["path"]}))
+        return
+    until = time.strftime("%H:%M", time.localtime(made["expires_at"] / 1000))
+    click.echo(f"For {made['user']} ({made['role']}), once, until {until}:")
+    click.echo(f"  in a browser:  {client.url}{made['path']}")
+    click.echo(f"  on a machine:  fairlead pair --url {client.url} --redeem {made['code']}")

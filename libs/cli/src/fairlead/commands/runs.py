@@ -1,0 +1,44 @@
+"""`fairlead runs`: runs that ended, newest first."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+import click
+
+from fairlead.options import JSON, URL
+
+
+@click.command()
+@click.option("--session", metavar="SESSION", help="Only runs of this session.")
+@click.option("--agent", metavar="NAME", help="Only runs of this agent.")
+@click.option("--outcome", metavar="OUTCOME", help="Only runs that ended like this, such as `failed`.")
+@click.option("--user", metavar="NAME", help="Only runs for this user.")
+@click.option("--since", metavar="DURATION", help="Only runs that ended within this time, such as 24h or 7d.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number."
+)
+@JSON
+@URL
+def runs(limit: int, since: str | None, as_json: bool, url: str | None, **filters: str | None) -> None:
+    """List runs that ended or were parked, newest first: outcome, duration, turns, calls, cost, user."""
+    from fairlead.newest_first import newest
+
+    found = newest("/api/runs", "runs", filters, since=since, limit=limit, page=500, url=url)
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for run in found:
+        click.echo(_line(run))
+
+
+def _line(run: dict[str, Any]) -> str:
+    ended = datetime.fromtimestamp(run["ended_at"] / 1000).astimezone()
+    outcome = run["outcome"] + (f" ({run['error_code']})" if run.get("error_code") else "")
+    calls = " ".join(f"{name}:{count}" for name, count in sorted(run.get("tools", {}).items())) or "-"
+    cost = f"${run.get('cost_usd', 0.0):.4f}" + ("+$?" if run.get("unpriced_replies") else "")
+    return (
+        f"{ended:%Y-%m-%d %H:%M:%S}  {outcome:16}  {run.get('duration_ms', 0) / 1000:8.1f} s  "
+        f"{run.get('turns', 0):3} turns  calls {calls:16}  {cost:10}  {run.get('agent', '') or '-':8}  "
+        f"{run.get('model', '') or '-':20}  {run.get('user', '') or '-':10}  {run['session']}"
+    )

@@ -1,0 +1,80 @@
+"""`fairlead tokens`: API tokens."""
+
+import json
+import time
+from typing import Any
+
+import click
+
+from fairlead.durations import duration_s
+from fairlead.options import JSON, URL
+
+_SCOPES = ("read", "write", "approve", "admin", "pairing")
+
+
+@click.group()
+def tokens() -> None:
+    """Create, list and revoke API tokens."""
+
+
+@tokens.command()
+@click.option("--scopes", required=True, metavar="SCOPE,...", help=f"Of {', '.join(_SCOPES)}.")
+@click.option("--expires", metavar="DURATION", help="Such as 30d; without it the token does not expire.")
+@click.option("--name", default="", help="What it is for.")
+@click.option("--user", metavar="NAME", help="Whose rights it has at most (default: yours).")
+@JSON
+@URL
+def create(
+    scopes: str, expires: str | None, name: str, user: str | None, as_json: bool, url: str | None
+) -> None:
+    """Print a new token, and nothing else. It is shown this once."""
+    from fairlead.access import open_client
+
+    wanted = [each.strip() for each in scopes.split(",") if each.strip()]
+    if unknown := [each for each in wanted if each not in _SCOPES]:
+        text = f"must be of {', '.join(_SCOPES)}, got {unknown[0]!r}"
+        raise click.BadParameter(text, param_hint="--scopes")
+    body: dict[str, Any] = {"scopes": wanted, "name": name}
+    if expires is not None:
+        body["expires_in_s"] = duration_s(expires, "--expires")
+    if user is not None:
+        body["user"] = user
+    made = open_client(url).request("POST", "/api/tokens", body)
+    click.echo(json.dumps(made) if as_json else made["token"])
+
+
+@tokens.command()
+@JSON
+@URL
+def ls(as_json: bool, url: str | None) -> None:
+    """List your tokens; as an admin all. The tokens themselves are stored nowhere."""
+    from fairlead.access import open_client
+
+    found = open_client(url).patiently("GET", "/api/tokens", patience_s=3.0)["tokens"]
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for each in found:
+        ends = f"expires {_moment(each['expires_at'])}" if each["expires_at"] else "does not expire"
+        used = f"used {_moment(each['last_used_at'])}" if each["last_used_at"] else "never used"
+        scopes = ",".join(each["scopes"])
+        click.echo(
+            f"{each['id']}  {each['user']:16}  {scopes:24}  {ends:26}  {used:22}  {each['name']}".rstrip()
+        )
+
+
+@tokens.command()
+@click.argument("token_id", metavar="ID")
+@URL
+def revoke(token_id: str, url: str | None) -> None:
+    """Revoke a token, by the id that `ls` shows. What was made from it ends with it."""
+    from urllib.parse import quote
+
+    from fairlead.access import open_client
+
+    open_client(url).request("DELETE", f"/api/tokens/{quote(token_id, safe='')}")
+    click.echo(f"revoked: {token_id}")
+
+
+def _moment(ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(ms / 1000))

@@ -1,0 +1,128 @@
+"""`fairlead top`: what happens now, in one view."""
+
+import statistics
+import time
+from collections import Counter, defaultdict
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from fairlead.options import URL
+from fairlead.printable import printable
+
+_WINDOW_S = 900.0
+_ROWS = 15
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Print one view as plain text, and end.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(1, 3600),
+    default=2.0,
+    show_default=True,
+    help="Seconds between two views.",
+)
+@URL
+def top(once: bool, interval: float, url: str | None) -> None:
+    """Show what happens now: sessions at work, runs, models, approvals, executors, cost of today.
+
+    Ctrl-C ends it.
+    """
+    from fairlead.access import open_client
+
+    client = open_client(url)
+    while True:
+        view = "\n".join(lines(look(client), time.time()))
+        if once:
+            click.echo(view)
+            return
+        click.clear()
+        click.echo(view)
+        try:
+            time.sleep(interval)
+        except KeyboardInterrupt:
+            return
+
+
+def look(client: Any) -> dict[str, Any]:
+    """What the API tells, by part."""
+    since_ms = int((time.time() - _WINDOW_S) * 1000)
+    today = datetime.now(UTC).date().isoformat()
+    return {
+        "url": client.url,
+        "status": client.patiently("GET", "/api/status", patience_s=3.0),
+        "sessions": client.patiently("GET", "/api/sessions?limit=200&source=all")["sessions"],
+        "approvals": client.patiently("GET", "/api/approvals")["approvals"],
+        "runs": client.patiently("GET", f"/api/runs?since={since_ms}&limit=500")["runs"],
+        "usage": client.patiently("GET", f"/api/usage?by=day&from={today}")["total"],
+    }
+
+
+def lines(found: dict[str, Any], now_s: float) -> list[str]:
+    """The view."""
+    status, runs, approvals = found["status"], found["runs"], found["approvals"]
+    services = Counter(str(each.get("name", "")).removeprefix("fairlead-") for each in status["services"])
+    usage = found["usage"]
+    at = f"{datetime.fromtimestamp(now_s).astimezone():%H:%M:%S}"
+    store = status.get("store") or {}
+    view = [
+        f"{at}  {found['url']}  {', '.join(f'{name} {n}' for name, n in sorted(services.items()))}",
+        f"today (UTC)  ${usage['cost_usd']:.4f}{' + $?' if usage['unpriced_replies'] else ''}  "
+        f"{usage['replies']} replies, {usage['input_tokens']} tokens in, {usage['output_tokens']} out",
+    ]
+    if store:
+        view.append(f"store  {store['state']}, {store['free_bytes'] >> 20} MiB free")
+    view += ["", *_runs(runs), "", *_models(runs), "", *_sessions(found["sessions"], now_s)]
+    view += ["", f"approvals waiting: {len(approvals)}"]
+    for each in approvals[:_ROWS]:
+        age = _age(now_s - each.get("requested_at", 0) / 1000)
+        view.append(f"  {age:>8}  {each.get('session', '')}  {printable(str(each.get('tool', '')))}")
+    view += ["", "executors"]
+    for row in status["executors"]:
+        state = "draining" if row.get("draining") else ""
+        busy = f"{row.get('running', 0)}/{row.get('capacity', 8)}"
+        view.append(f"  {row.get('host', '-')}/{row.get('executor', '-')}  {busy} calls  {state}".rstrip())
+    return view
+
+
+def _runs(runs: list[dict[str, Any]]) -> list[str]:
+    count = Counter(run["outcome"] for run in runs)
+    took = [run.get("duration_ms", 0) / 1000 for run in runs]
+    median = f", median {statistics.median(took):.1f} s" if took else ""
+    words = ", ".join(f"{name} {n}" for name, n in count.most_common()) or "none"
+    more = "+" if len(runs) == 500 else ""
+    return [f"runs that ended within 15 min: {len(runs)}{more}{median}", f"  {words}"]
+
+
+def _models(runs: list[dict[str, Any]]) -> list[str]:
+    sums: dict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0.0])
+    for run in runs:
+        of = sums[run.get("model", "") or "-"]
+        for place, name in enumerate(("turns", "input_tokens", "output_tokens", "cost_usd")):
+            of[place] += run.get(name, 0)
+    view = ["models of these runs"]
+    for name, (turns, tokens_in, tokens_out, cost) in sorted(sums.items()):
+        view.append(
+            f"  {name:32}  {turns:5.0f} turns  {tokens_in:9.0f} in  {tokens_out:8.0f} out  ${cost:.4f}"
+        )
+    return view
+
+
+def _sessions(sessions: list[dict[str, Any]], now_s: float) -> list[str]:
+    busy = [each for each in sessions if each.get("status") not in ("idle", None)]
+    view = [f"sessions at work or waiting: {len(busy)}"]
+    for each in busy[:_ROWS]:
+        age = _age(now_s - each.get("updated_at", 0) / 1000)
+        title = printable(str(each.get("title") or each.get("preview") or ""))[:50]
+        row = f"  {each['id']:26}  {each['status']:16}  {age:>8}  {each.get('agent', ''):8}  {title}"
+        view.append(row.rstrip())
+    return view
+
+
+def _age(seconds: float) -> str:
+    seconds = max(0.0, seconds)
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,92 @@
+"""`fairlead users`: who may use this Fairlead, and as what."""
+
+import json
+from typing import Any
+
+import click
+
+from fairlead.options import JSON, URL
+
+ROLES = ("viewer", "operator", "approver", "admin")
+_ROLE = click.Choice(ROLES)
+
+
+@click.group()
+def users() -> None:
+    """Add, list, change and remove users."""
+
+
+@users.command()
+@click.argument("name")
+@click.option("--role", type=_ROLE, required=True, help="What the user may do.")
+@click.option("--adopt", is_flag=True, help="Also if there was a user of this name: it gets its sessions.")
+@URL
+def add(name: str, role: str, adopt: bool, url: str | None) -> None:
+    """Add a user. `fairlead pair --user NAME` gives them a way in."""
+    _ask("POST", "/api/users", {"name": name, "role": role, "adopt": adopt}, url)
+    click.echo(f"added: {name} ({role})")
+
+
+@users.command()
+@JSON
+@URL
+def ls(as_json: bool, url: str | None) -> None:
+    """List users."""
+    found = _ask("GET", "/api/users", None, url)["users"]
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for each in found:
+        state = "disabled" if each["disabled"] else ""
+        click.echo(f"{each['name']:24}  {each['role']:10}  {each['tokens']:3} tokens  {state}".rstrip())
+
+
+@users.command("set")
+@click.argument("name")
+@click.option("--role", type=_ROLE, required=True, help="What the user may do from now on.")
+@URL
+def set_role(name: str, role: str, url: str | None) -> None:
+    """Change the role of a user. It counts at once, for all tokens and logins."""
+    _change(name, {"role": role}, url)
+    click.echo(f"changed: {name} ({role})")
+
+
+@users.command()
+@click.argument("name")
+@URL
+def disable(name: str, url: str | None) -> None:
+    """Refuse everything that a user asks for, at once. What runs goes on."""
+    _change(name, {"disabled": True}, url)
+    click.echo(f"disabled: {name}")
+
+
+@users.command()
+@click.argument("name")
+@URL
+def enable(name: str, url: str | None) -> None:
+    """Take back `disable`."""
+    _change(name, {"disabled": False}, url)
+    click.echo(f"enabled: {name}")
+
+
+@users.command()
+@click.argument("name")
+@URL
+def rm(name: str, url: str | None) -> None:
+    """Remove a user and all its tokens. Its sessions stay, for admins."""
+    from urllib.parse import quote
+
+    _ask("DELETE", f"/api/users/{quote(name, safe='')}", None, url)
+    click.echo(f"removed: {name}")
+
+
+def _change(name: str, change: dict[str, Any], url: str | None) -> None:
+    from urllib.parse import quote
+
+    _ask("PATCH", f"/api/users/{quote(name, safe='')}", change, url)
+
+
+def _ask(method: str, path: str, body: object, url: str | None) -> Any:
+    from fairlead.access import open_client
+
+    return open_client(url).request(method, path, body)

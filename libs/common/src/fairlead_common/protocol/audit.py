@@ -1,0 +1,56 @@
+"""The audit log: who asked for what, in the stream AUDIT, each record chained to the one before by its hash.
+
+Ids and names alone: no prompts, answers, titles, tokens or values.
+"""
+
+import hashlib
+from typing import Final, Literal
+
+import msgspec
+
+MAX_ENTRIES: Final = 100  # of one record
+
+AuditOutcome = Literal["ok", "refused", "failed"]
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that was asked for.
+
+    Fields:
+        at: milliseconds since 1970, by the clock of the gateway.
+        what: an operation of the HTTP API, such as `POST /api/sessions/{session}/prompt`, a tool of the MCP
+            server (`mcp prompt`), or `login`.
+        who: named as the sender. account: the user whose rights were used. token: id of the API token.
+        outcome: `refused`: not allowed, or not as asked. `failed`: it may have been done.
+        session: that it was about. about: other ids of its address.
+        fields: names, not values, of what a change sets.
+        address: of the client, as the gateway sees it.
+    """
+
+    at: int
+    what: str
+    who: str = ""
+    account: str = ""
+    token: str = ""
+    outcome: AuditOutcome = "ok"
+    status: int = 0
+    session: str = ""
+    about: dict[str, str] = {}
+    fields: list[str] = []
+    address: str = ""
+
+
+class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One record of the stream.
+
+    Fields:
+        previous: `chain_hash` of the record before; empty: it is the first.
+    """
+
+    previous: str
+    entries: list[AuditEntry]
+
+
+def chain_hash(data: bytes) -> str:
+    """What the record after this one says of it: SHA-256 of its bytes, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,215 @@
+"""Backups by the schedule of the configuration: made once, verified, copied, and old ones removed.
+
+A look is cheap and may be made by any number of programs: who makes a backup is decided by compare-and-set
+on one key. A program that died has its claim taken over after `CLAIM_S`, or by itself at once. A file counts
+once it has its name, which a half one never gets, and is verified before anything is said of it.
+"""
+
+import asyncio
+import contextlib
+import datetime
+import re
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.config.backup import BackupConfig, last_due_s
+from fairlead_common.errors import ConflictError, FairleadError
+from fairlead_common.installation.errors import CommandError
+from fairlead_common.installation.home import Home
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.backups import BACKUP_STATE, BackupState
+from fairlead_common.service.config_revisions import in_effect, revisions, stored_config
+from fairlead_node.backup.archive import Writer
+from fairlead_node.backup.create import take_backup
+from fairlead_node.backup.progress import Progress
+from fairlead_node.backup.verify import check_file
+
+CLAIM_S: Final = 1800.0
+_NAME: Final = re.compile(r"scheduled-([0-9]{8}T[0-9]{6})Z\.tar")
+_TIME: Final = "%Y%m%dT%H%M%S"
+_MAX_PROBLEM_CHARS: Final = 500
+
+Say = Callable[[str], None]
+
+
+def identity(home: Home) -> str:
+    """Who claims a backup here."""
+    return f"{socket.gethostname()}:{home.path}"
+
+
+def file_name(due_s: int) -> str:
+    """The name of the backup that was due then."""
+    return f"scheduled-{datetime.datetime.fromtimestamp(due_s, datetime.UTC).strftime(_TIME)}Z.tar"
+
+
+class ScheduledBackups:
+    """One look: makes the backup that is due, if no one else does.
+
+    Args:
+        folder: for files where the configuration names none.
+        say: told what was done, one line each.
+    """
+
+    def __init__(self, bus: Bus, home: Home, folder: Path, say: Say, by: str = "") -> None:
+        self._bus = bus
+        self._home = home
+        self._folder = folder
+        self._say = say
+        self._by = by or identity(home)
+        self._bucket = Bucket(bus, subjects.BUCKET_CONFIG)
+
+    async def look(self, now_s: float | None = None) -> bool:
+        """Whether a backup was made.
+
+        Raises:
+            CommandError: it was due, and could not be made or verified; the state says why.
+            FairleadError: NATS does not answer.
+        """
+        found = in_effect(await revisions(self._bus))
+        config = stored_config(found.content, {}).backup
+        if not config.schedule:
+            return False
+        due_s = last_due_s(config.schedule, time.time() if now_s is None else now_s)
+        claimed = await self._claim(due_s)
+        if claimed is None:
+            return False
+        try:
+            path = await self._make(config, due_s)
+        except (CommandError, FairleadError, OSError) as error:
+            text = f"no backup was made: {error}"[:_MAX_PROBLEM_CHARS]
+            await self._note(problem=text, problem_at_ms=_now_ms(), claimed_due_s=0)
+            raise CommandError(text) from error
+        await self._note(
+            due_s=due_s,
+            made_at_ms=_now_ms(),
+            file=str(path),
+            bytes=path.stat().st_size,
+            problem="",
+            problem_at_ms=0,
+            claimed_due_s=0,
+        )
+        self._say(f"backup written and checked: {path}")
+        await self._copy(config, path)
+        for old in expired(path.parent, config.keep, config.keep_weekly):
+            old.unlink(missing_ok=True)
+            self._say(f"old backup removed: {old}")
+        return True
+
+    async def _claim(self, due_s: int) -> BackupState | None:
+        """The state, with the claim of this program; None: it is made, or someone else makes it."""
+        record = await self._bucket.get(BACKUP_STATE)
+        state = _decoded(record.data) if record is not None else BackupState()
+        if state.due_s >= due_s:
+            return None
+        is_taken = state.claimed_due_s == due_s and state.claimed_by != self._by
+        if is_taken and _now_ms() - state.claimed_at_ms < CLAIM_S * 1000:
+            return None
+        mine = msgspec.structs.replace(
+            state, claimed_due_s=due_s, claimed_by=self._by, claimed_at_ms=_now_ms()
+        )
+        try:
+            await self._bucket.update(
+                BACKUP_STATE, msgspec.json.encode(mine), record.seq if record is not None else 0
+            )
+        except ConflictError:
+            return None
+        return mine
+
+    async def _make(self, config: BackupConfig, due_s: int) -> Path:
+        """The verified file."""
+        folder = Path(config.folder) if config.folder else self._folder
+        folder.mkdir(mode=0o700, exist_ok=True, parents=True)
+        path = folder / file_name(due_s)
+        if not path.exists():  # else it was written, and its program died before it said so
+            with Writer(path) as writer:
+                await take_backup(self._bus, writer, self._home, lambda *_: None)
+        try:
+            await check_file(path, Progress(quiet=True), trial=False)
+        except CommandError:
+            path.replace(path.with_suffix(".damaged"))
+            raise
+        return path
+
+    async def _copy(self, config: BackupConfig, path: Path) -> None:
+        if not config.copy_command:
+            return
+        argv = [
+            each.replace("{file}", str(path)).replace("{name}", path.name) for each in config.copy_command
+        ]
+        problem = await _run(argv, config.copy_timeout_s)
+        if problem:
+            text = f"the backup was made, but not copied: {argv[0]}: {problem}"[:_MAX_PROBLEM_CHARS]
+            await self._note(problem=text, problem_at_ms=_now_ms())
+            self._say(text)
+            return
+        await self._note(copied_at_ms=_now_ms())
+        self._say(f"backup copied: {path.name}")
+
+    async def _note(self, **changes: object) -> None:
+        """Change fields of the state, whoever else does."""
+        while True:
+            record = await self._bucket.get(BACKUP_STATE)
+            state = _decoded(record.data) if record is not None else BackupState()
+            data = msgspec.json.encode(msgspec.structs.replace(state, **changes))
+            with contextlib.suppress(ConflictError):
+                await self._bucket.update(BACKUP_STATE, data, record.seq if record is not None else 0)
+                return
+
+
+def expired(folder: Path, keep: int, keep_weekly: int) -> list[Path]:
+    """Scheduled backups in a folder that go: not the newest, and not the last one of a week that stays."""
+    found = sorted(
+        (datetime.datetime.strptime(match[1], _TIME).replace(tzinfo=datetime.UTC), path)
+        for path in folder.iterdir()
+        if (match := _NAME.fullmatch(path.name))
+    )
+    kept = {path for _, path in found[-keep:]}
+    weeks: dict[tuple[int, int], Path] = {}
+    for at, path in found:  # later ones of a week replace earlier ones
+        year, week, _ = at.isocalendar()
+        weeks[year, week] = path
+    newest_weeks = sorted(weeks)[-keep_weekly:] if keep_weekly else []
+    kept |= {weeks[week] for week in newest_weeks}
+    return [path for _, path in found if path not in kept]
+
+
+async def _run(argv: list[str], timeout_s: float) -> str:
+    """Run a program; why it failed, empty if it did not."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except OSError as error:
+        return error.strerror or str(error)
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, errors = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return f"it did not end within {timeout_s:g} s"
+    if process.returncode:
+        last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        return f"it ended with status {process.returncode}: {last[:200]}"
+    return ""
+
+
+def _decoded(data: bytes) -> BackupState:
+    try:
+        return msgspec.json.decode(data, type=BackupState)
+    except msgspec.DecodeError:
+        return BackupState()
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,45 @@
+"""Whether scheduled backups are made, and how old the last good one is."""
+
+import time
+
+import msgspec
+
+from fairlead_common.config.backup import DAY_S, period_s
+from fairlead_common.protocol.backups import BackupState
+from fairlead_node.doctor.context import DoctorContext
+from fairlead_node.doctor.finding import Finding, ok, problem, skipped, warning
+
+_NAME = "backups.last"
+
+
+def last(look: DoctorContext) -> Finding:
+    """The age of the last verified backup, against the schedule."""
+    facts = look.facts()
+    if not facts.connected or "backups" in facts.unanswered or "backups" in facts.forbidden:
+        return skipped(_NAME, facts.unanswered.get("backups") or "no server to ask")
+    config = look.config_or_defaults().backup
+    state = msgspec.convert(facts.backup, BackupState)
+    if not config.schedule:
+        return ok(_NAME, "none are scheduled: `fairlead config set backup.schedule 03:30` makes one each day")
+    limit_s, now_s = 2 * period_s(config.schedule), time.time()
+    age_s = now_s - state.made_at_ms / 1000
+    if not state.made_at_ms:
+        text = state.problem or "a schedule is set, and no backup was made yet"
+        advice = "`fairlead backup --if-due` makes it now, or says why it cannot"
+        return (warning if not state.problem else problem)(_NAME, text, advice)
+    about = f"{_hours(age_s)} old: {state.file}"
+    if age_s > limit_s:
+        why = f"; {state.problem}" if state.problem else ""
+        advice = (
+            "is `fairlead up`, or `fairlead backup --watch`, running? `fairlead backup --if-due` tries now"
+        )
+        return problem(_NAME, f"the last good one is {about}{why}", advice)
+    if state.problem:
+        return warning(_NAME, f"{state.problem} (the last good one is {about})", "`fairlead backup --if-due`")
+    if not config.copy_command:
+        return ok(_NAME, f"{about}; not copied off this machine (`backup.copy_command`)")
+    return ok(_NAME, f"{about}; copied {_hours(now_s - state.copied_at_ms / 1000)} ago")
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / DAY_S:.1f} days" if seconds >= 2 * DAY_S else f"{max(0.0, seconds) / 3600:.1f} hours"

@@ -1,0 +1,51 @@
+"""Channels of the Synadia Agent Protocol, as `channels.Channel` takes them."""
+
+from typing import Any, Final
+
+from fairlead_common.protocol import agent_protocol as p
+from fairlead_common.protocol import subjects as s
+
+AGENT_PARAMETERS: Final = {
+    "agent": "what an agent is: `fairlead` for sessions of Fairlead",
+    "owner": "whose agent it is: `gateway.agent_protocol.owner`",
+}
+_AGENT: Final = ("AGENT", "OWNER", "SESSION")
+
+AGENT_CHANNELS: Final[tuple[dict[str, Any], ...]] = (
+    {
+        "name": "agentPrompt",
+        "subject": s.agent_prompt(*_AGENT),
+        "text": "a prompt for one agent; answered by many messages, of which the last one is empty",
+        "payload": p.AgentPrompt,
+        "answer": (p.AgentStatus, p.AgentResponse, p.AgentQuestion, p.AgentError),
+        "plain": True,
+    },
+    {
+        "name": "agentStatus",
+        "subject": s.agent_status(*_AGENT),
+        "text": "whether that agent is there",
+        "payload": None,
+        "answer": p.AgentHeartbeat,
+    },
+    {
+        "name": "agentHeartbeat",
+        "subject": s.agent_heartbeat(*_AGENT),
+        "text": "that agent is there",
+        "payload": p.AgentHeartbeat,
+        "action": "send",
+    },
+    {
+        "name": "query",
+        "subject": s.query("SESSION", "APPROVAL"),
+        "text": "the answer to a query: a decision about an approval, or the answer to a question",
+        "payload": p.AgentPrompt,
+        "plain": True,
+    },
+    {
+        "name": "hosting",
+        "subject": s.hosting("BOOT"),
+        "text": "whether this process, which answers for agents, is alive",
+        "payload": None,
+        "answer": "text",
+    },
+)

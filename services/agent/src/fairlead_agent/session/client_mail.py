@@ -1,0 +1,60 @@
+"""Results of tools that clients run themselves, as they come out of the mailbox."""
+
+import msgspec
+import structlog
+
+from fairlead_agent.session.next_step import StartRun
+from fairlead_agent.session.owner import Owner
+from fairlead_agent.tools.client_calls import GONE, entry_of
+from fairlead_agent.tools.held_keys import without_keys
+from fairlead_common.protocol.client_tools import CLIENT_HOST, ClientResult
+from fairlead_common.protocol.content import ToolResultMessage, text_outcome
+from fairlead_common.protocol.entries import MessageEntry
+from fairlead_common.protocol.ids import new_id
+
+log = structlog.get_logger()
+
+
+class ClientMail:
+    """Consumes them for the owner of a session. Call all of it with the owner's lock held."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._state = owner.state
+
+    async def result(self, key: str, mail: ClientResult, seq: int) -> None:
+        """One result; a parked run takes it as well, and goes on after the last."""
+        call = self._state.pending.get(mail.call_id)
+        if call is None or key != mail.call_id or call.host != CLIENT_HOST:
+            await self._owner.pass_over(f"call {mail.call_id[:80]} waits for no client", seq)
+            return
+        outcome = text_outcome("error" if mail.is_error else "ok", mail.text, is_error=mail.is_error)
+        message = ToolResultMessage(
+            call_id=call.call_id,
+            name=call.name,
+            outcome=without_keys(outcome),
+            provider_id=call.provider_id,
+            flags=["untrusted"] if mail.untrusted else [],
+        )
+        run_id = None if self._state.run else self._state.last_run_id
+        entry = MessageEntry(id=new_id(), run_id=run_id, message=message, cursor=seq)
+        await self._owner.append_locked(entry)
+
+    async def expired(self, entry: str, seq: int) -> StartRun | None:
+        """The results of the calls in that log entry did not come in time."""
+        calls = [call for call in self._state.client_calls if entry_of(call) == entry]
+        if not calls:
+            await self._owner.pass_over(f"no call of {entry[:64]} waits for a client", seq)
+            return None
+        if self._state.run is None:
+            return StartRun(resumes=True)
+        log.info("client_gone", calls=len(calls))
+        messages = [
+            ToolResultMessage(
+                call_id=call.call_id, name=call.name, outcome=GONE, provider_id=call.provider_id
+            )
+            for call in calls
+        ]
+        *first, last = (MessageEntry(id=new_id(), message=message) for message in messages)
+        await self._owner.append_together_locked(*first, msgspec.structs.replace(last, cursor=seq))
+        return None

@@ -1,0 +1,1 @@
+"""Sessions as agents of the Synadia Agent Protocol for NATS."""

@@ -1,0 +1,198 @@
+"""Sessions as agents for others on the bus: micro services, heartbeats, prompts, answers to queries."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+import msgspec
+import structlog
+
+from fairlead_common.bus.requests import SERVICE_ERROR, SERVICE_ERROR_CODE
+from fairlead_common.config import Config
+from fairlead_common.errors import BusUnavailableError, FairleadError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.agent_protocol import VERSION, AgentHeartbeat
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.received import Delivery as Asked
+from fairlead_common.service.endpoints import Endpoint, MicroService, foreign_service, serve_endpoints
+from fairlead_common.service.process import pass_on
+from fairlead_gateway.agent_protocol.calls import AgentCalls
+from fairlead_gateway.agent_protocol.deliveries import Deliveries
+from fairlead_gateway.agent_protocol.inbound import Inbound
+from fairlead_gateway.agent_protocol.takeover import OpenCalls
+from fairlead_gateway.gateway import Gateway
+
+log = structlog.get_logger()
+
+PATIENCE_S: Final = 2.0  # of requests that are being answered when an agent goes
+AGAIN_S: Final = 1.0
+
+
+class ServedAgent(NamedTuple):
+    """One session as an agent; `owner` is the label under which others find it."""
+
+    session: str
+    agent: str
+    owner: str
+    heartbeat_s: int
+
+    @property
+    def address(self) -> tuple[str, str, str]:
+        """The words that its subjects end with."""
+        return subjects.OWN_AGENT, self.owner, self.session
+
+
+class AgentHost:
+    """A part of each gateway. Several share the work by the queue group of the protocol.
+
+    A prompt is accepted once it is stored; whichever gateway heard it then sends the answer, and another one
+    goes on if that is gone.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._boot = new_id()
+        calls = AgentCalls(gateway.bus)
+        self._deliveries = Deliveries(gateway, calls, self._boot)
+        self._open = OpenCalls(gateway, calls, self._deliveries)
+        self._inbound = Inbound(gateway, calls, self._deliveries, self._open)
+        self._changed = asyncio.Event()
+
+    def note(self, key: str, value: bytes) -> None:
+        """Take over what the bucket `sessions` says of a call."""
+        self._open.note(key, value)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop`; answers that are not complete then are for other gateways."""
+        bus = self._gateway.bus
+        self._gateway.config.on_change(self._note_settings)
+        async with asyncio.TaskGroup() as tasks:
+            self._inbound.tasks = self._deliveries.tasks = tasks
+            alive = await bus.subscribe(subjects.hosting(self._boot), self._tell_alive(tasks))
+            answers = await bus.subscribe(
+                subjects.ALL_QUERIES, self._inbound.note_query, queue=subjects.AGENT_SERVICE
+            )
+            woken = tasks.create_task(pass_on(stop, self._changed))
+            taking = tasks.create_task(self._open.run(stop), name="agent-calls")
+            await self._serve_as_configured(stop)
+            for each in (answers, alive):
+                await each.unsubscribe()
+            await asyncio.wait([woken, taking], timeout=PATIENCE_S)
+            self._deliveries.cancel()
+
+    def _tell_alive(self, tasks: asyncio.TaskGroup) -> Callable[[Asked], None]:
+        def tell(asked: Asked) -> None:
+            tasks.create_task(self._gateway.bus.emit(asked.reply, b"alive"), name="agent-host-alive")
+
+        return tell
+
+    def _note_settings(self, _: Config) -> None:
+        self._changed.set()
+
+    # -- the agents ----------------------------------------------------------------
+
+    async def _serve_as_configured(self, stop: asyncio.Event) -> None:
+        """Have the agents that the configuration wants, until `stop`."""
+        running: dict[ServedAgent, tuple[asyncio.Event, asyncio.Task[None]]] = {}
+        async with asyncio.TaskGroup() as tasks:
+            while not stop.is_set():
+                self._changed.clear()
+                wanted = self._wanted()
+                for served in running.keys() - wanted:
+                    end, _ = running.pop(served)
+                    end.set()
+                for served in sorted(wanted - running.keys()):
+                    end = asyncio.Event()
+                    task = tasks.create_task(self._serve(served, end), name=f"agent-{served.session}")
+                    running[served] = (end, task)
+                await self._changed.wait()
+            for end, _ in running.values():
+                end.set()
+
+    def _wanted(self) -> set[ServedAgent]:
+        config = self._gateway.config.current
+        settings = config.gateway.agent_protocol
+        return {
+            ServedAgent(session, agent, settings.owner, settings.heartbeat_s)
+            for session, agent in settings.served(list(config.agents)).items()
+        }
+
+    async def _serve(self, served: ServedAgent, end: asyncio.Event) -> None:
+        bus = self._gateway.bus
+        metadata = {
+            "agent": subjects.OWN_AGENT,
+            "owner": served.owner,
+            "session": served.session,
+            "protocol_version": VERSION,
+        }
+        text = f"Fairlead session {served.session} of the agent {served.agent}"
+        micro = None
+        while micro is None and not end.is_set():
+            try:
+                micro = await foreign_service(bus, subjects.AGENT_SERVICE, text, metadata)
+            except BusUnavailableError as error:
+                log.warning("agent_not_served", session=served.session, error=str(error))
+                await _until(end, AGAIN_S)
+        if micro is not None:
+            await self._answer(served, micro, end)
+
+    async def _answer(self, served: ServedAgent, micro: MicroService, end: asyncio.Event) -> None:
+        bus = self._gateway.bus
+
+        async def prompt(asked: Asked) -> None:
+            await self._inbound.prompt(served.session, served.agent, asked)
+
+        async def status(asked: Asked) -> None:
+            await self._tell_status(served, micro.id, asked)
+
+        endpoints = [
+            Endpoint(
+                "prompt",
+                subjects.agent_prompt(*served.address),
+                prompt,
+                {"max_payload": f"{bus.max_payload_bytes}B", "attachments_ok": "true"},
+                subjects.AGENT_SERVICE,
+            ),
+            Endpoint("status", subjects.agent_status(*served.address), status, None, subjects.AGENT_SERVICE),
+        ]
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._beat(served, micro.id, end), name="agent-heartbeat")
+            await serve_endpoints(bus, micro, endpoints, end, patience_s=PATIENCE_S)
+
+    async def _beat(self, served: ServedAgent, instance: str, end: asyncio.Event) -> None:
+        subject = subjects.agent_heartbeat(*served.address)
+        while not end.is_set():
+            await self._gateway.bus.emit(subject, _heartbeat(served, instance))
+            await _until(end, served.heartbeat_s)
+
+    async def _tell_status(self, served: ServedAgent, instance: str, asked: Asked) -> None:
+        if not asked.reply:
+            return
+        try:
+            await self._gateway.bus.emit(asked.reply, _heartbeat(served, instance))
+        except FairleadError as error:
+            headers = {SERVICE_ERROR_CODE: "500", SERVICE_ERROR: str(error)[:300]}
+            await self._gateway.bus.emit(asked.reply, b"", headers)
+
+
+def _heartbeat(served: ServedAgent, instance: str) -> bytes:
+    agent, owner, session = served.address
+    return msgspec.json.encode(
+        AgentHeartbeat(
+            agent=agent,
+            owner=owner,
+            session=session,
+            instance_id=instance,
+            ts=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            interval_s=served.heartbeat_s,
+        )
+    )
+
+
+async def _until(event: asyncio.Event, limit_s: float) -> None:
+    try:
+        async with asyncio.timeout(limit_s):
+            await event.wait()
+    except TimeoutError:
+        return

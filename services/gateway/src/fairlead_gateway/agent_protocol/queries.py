@@ -1,0 +1,65 @@
+"""Approvals and questions as queries of the agent protocol, and what an answer to one decides. Pure."""
+
+from typing import Final
+
+import msgspec
+
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.agent_protocol import AgentQuery
+from fairlead_common.protocol.entries import ApprovalRequestEntry
+from fairlead_common.protocol.projections import ApprovalSummary
+from fairlead_common.protocol.questions import question_in
+from fairlead_gateway.sessions.approvals import DecisionBody
+
+MAX_ARGUMENTS_CHARS: Final = 4000
+_YES: Final = frozenset({"yes", "y", "ok", "allow", "approve", "approved", "once"})
+_NO: Final = frozenset({"no", "n", "deny", "denied"})
+
+
+def query_of(session: str, request: ApprovalRequestEntry) -> AgentQuery:
+    """What the one who prompted is asked."""
+    return AgentQuery(
+        id=request.id, reply_subject=subjects.query(session, request.id), prompt=_text_of(request)
+    )
+
+
+def decision_of(approval: ApprovalSummary, answer: str) -> DecisionBody:
+    """What an answer decides. What is not clearly a yes denies, and the model reads it as the reason."""
+    if approval.kind == "question":
+        return DecisionBody(answer=_choices(approval, answer))
+    word = answer.strip().strip(".!").lower()
+    if word in _YES:
+        return DecisionBody(decision="once")
+    if word == "session" and "session" in approval.grants:
+        return DecisionBody(decision="session")
+    if word == "always" and "always" in approval.grants:
+        return DecisionBody(decision="always")
+    return DecisionBody(decision="deny", reason="" if word in _NO else answer.strip()[:2000])
+
+
+def _choices(approval: ApprovalSummary, answer: str) -> str | list[str]:
+    """Labels of choices, if these are the words of the answer, else its text."""
+    asked = question_in(approval.arguments)
+    labels = {option.label.casefold(): option.label for option in asked.options}
+    said = [part.strip().casefold() for part in (answer.split(",") if asked.multiple else [answer])]
+    return [labels[each] for each in said] if said and all(each in labels for each in said) else answer
+
+
+def _text_of(request: ApprovalRequestEntry) -> str:
+    if request.kind == "question":
+        asked = question_in(request.arguments)
+        options = [
+            f"- {option.label}" + (f": {option.description}" if option.description else "")
+            for option in asked.options
+        ]
+        return "\n".join((asked.question, *options))
+    words = ["yes", "no", *(each for each in ("session", "always") if each in request.grants)]
+    answers = (
+        f"Answer {', '.join(words[:-1])} or {words[-1]}; anything else denies, with your words as reason."
+    )
+    if request.kind == "budget":
+        return f"A budget is used up: {request.why}. Go on? {answers}"
+    arguments = msgspec.json.encode(request.arguments).decode()
+    if len(arguments) > MAX_ARGUMENTS_CHARS:
+        arguments = f"{arguments[:MAX_ARGUMENTS_CHARS]}... ({len(arguments)} characters)"
+    return f"Approve {request.tool} {arguments} on {request.host}? ({request.why}) {answers}"

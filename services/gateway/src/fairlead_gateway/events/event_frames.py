@@ -1,0 +1,144 @@
+"""The events of a session as bytes, each with an id that says what a client has seen.
+
+The id is `<log>-<event>`: the last sequences of the log and of the live events. A log entry stands for
+several events; all but the last carry `<log>-<event>-<n>`: the client has the first n events of the entry
+`<log>`, and not yet the rest. Entries of a record that holds several have `<log>.<index>` for `<log>`, with
+the index from 0.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+import structlog
+
+from fairlead_common.errors import BadMessageError, InvalidInputError
+from fairlead_common.protocol.events import DerivedEvent
+from fairlead_common.received import Record
+from fairlead_common.session_log.derived_events import derived
+from fairlead_common.session_log.records import Placed
+from fairlead_common.session_log.superseded import Superseded, sniff
+from fairlead_gateway.http.request_parsing import MAX_SEQ
+
+log = structlog.get_logger()
+
+_ID: Final = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,4}))?-([0-9]{1,19})(?:-([0-9]{1,3}))?")
+
+
+class StreamPosition(NamedTuple):
+    """What a client has seen.
+
+    Fields:
+        log: all records up to here.
+        entries: how many entries of the record after `log`, whole.
+        parts: how many events of the entry after those.
+    """
+
+    log: int
+    event: int
+    parts: int = 0
+    entries: int = 0
+
+
+_NOTHING: Final = (0, 0, 0)
+
+
+def parse_position(text: str) -> StreamPosition:
+    """The position that an event id stands for.
+
+    Raises:
+        InvalidInputError: it is no event id.
+    """
+    match = _ID.fullmatch(text)
+    if match is None or max(int(match[1]), int(match[3])) > MAX_SEQ:
+        raise InvalidInputError("Last-Event-ID", f"must be the id of an event, got {text[:80]!r}")
+    log, index, event, parts = (None if each is None else int(each) for each in match.groups())
+    assert log is not None  # noqa: S101 - both are in every id
+    assert event is not None  # noqa: S101
+    if index is None and parts is None:
+        return StreamPosition(log, event)
+    seen = 0 if index is None else index + (parts is None)
+    return StreamPosition(max(0, log - 1), event, parts or 0, seen)
+
+
+Encode = Callable[[bytes, bytes, bytes], bytes]  # kind, id and data of an event
+
+
+class EventFrames:
+    """Turns records into the bytes of events, and knows how far it got."""
+
+    def __init__(self, position: StreamPosition, encode: Encode) -> None:
+        self._encode = encode
+        self.log = position.log
+        self.event = position.event
+        self.settled = Superseded()
+        self._seen = (position.log + 1, position.entries, position.parts)
+
+    def record(self, seq: int, entries: list[Placed]) -> list[bytes]:
+        """The events of one record of the log that the client has not seen yet."""
+        (at, seen, parts), self._seen = self._seen, _NOTHING
+        if at != seq:
+            seen, parts = 0, 0
+        self.log = seq
+        found: list[bytes] = []
+        for number, each in enumerate(entries):
+            events = self._entry(each)
+            if number >= seen:
+                found += events[parts:] if number == seen else events
+        return found
+
+    def _entry(self, placed: Placed) -> list[bytes]:
+        seq, index, data = placed
+        about = b'"seq":%d' % seq if index is None else b'"seq":%d,"index":%d' % (seq, index)
+        parts = [(b"entry", b'{"type":"entry",%s,"entry":%s}' % (about, data))]
+        try:
+            entry = placed.read()
+        except BadMessageError as error:
+            log.warning("entry_unknown", seq=seq, error=str(error))
+            if not _is_json(data):
+                return []
+        else:
+            self.settled.fold(seq, entry)
+            parts += [(_type_of(event), msgspec.json.encode(event)) for event in derived(entry)]
+        if b"\n" in data or b"\r" in data:
+            parts[0] = (b"entry", msgspec.json.format(parts[0][1], indent=-1))
+        last = len(parts) - 1
+        place = placed.place.encode()
+        return [
+            self._encode(kind, self._id(place, 0 if n == last else n + 1), body)
+            for n, (kind, body) in enumerate(parts)
+        ]
+
+    def live(self, record: Record) -> bytes | None:
+        """A live event as it is; None for one that the log has overtaken."""
+        self.event = record.seq
+        event = sniff(record.data)
+        if event is None or self.settled.is_stale(event):
+            return None
+        return self._encode(event.kind, b"%d-%d" % (self.log, record.seq), event.data)
+
+    def caught_up(self) -> bytes:
+        """The event that ends the replay."""
+        data = b'{"type":"caught_up","seq":%d}' % self.log
+        return self._encode(b"caught_up", self._id(b"%d" % self.log), data)
+
+    def deleted(self, seq: int) -> bytes:
+        """The last event of a session: its log ends with the entry at `seq`."""
+        self.log = seq
+        return self._encode(b"session_deleted", self._id(b"%d" % seq), b'{"type":"session_deleted"}')
+
+    def _id(self, place: bytes, parts: int = 0) -> bytes:
+        return b"%s-%d-%d" % (place, self.event, parts) if parts else b"%s-%d" % (place, self.event)
+
+
+def _type_of(event: DerivedEvent) -> bytes:
+    return str(event.__struct_config__.tag).encode()
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True

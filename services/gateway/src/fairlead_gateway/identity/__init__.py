@@ -1,0 +1,1 @@
+"""Users, their rights, and what they may do with which session."""

@@ -1,0 +1,42 @@
+"""What may be done with a session, by its owner and those it is shared with: pure, no I/O."""
+
+from typing import Final, Literal, NamedTuple
+
+from fairlead_common.protocol.users import ADMIN, Sharing
+from fairlead_gateway.identity.principal import Principal
+
+Need = Literal["read", "write", "approve", "manage"]
+PRIVATE: Final = Sharing()
+
+
+class SessionAccess(NamedTuple):
+    """Whose session it is, and what others may do with it."""
+
+    owner: str = ADMIN
+    shared: Sharing = PRIVATE
+
+    def lets(self, principal: Principal, need: Need) -> bool:
+        """Whether this user may do this with the session, whatever the scopes are.
+
+        `manage`: delete it, and choose whom it is shared with.
+        """
+        if principal.is_admin or self.owner == principal.account:
+            return True
+        if self.shared.access == "private" or need == "manage":
+            return False
+        if self.shared.users and principal.account not in self.shared.users:
+            return False
+        return need == "read" or self.shared.access == "write"
+
+
+ADMINS_ONLY: Final = SessionAccess()
+
+
+def access_of(owner: str, shared: Sharing) -> SessionAccess:
+    """The access to a session, as lists and logs have it."""
+    return SessionAccess(owner or ADMIN, shared) if owner or shared != PRIVATE else ADMINS_ONLY
+
+
+def stored_owner(principal: Principal) -> str:
+    """Who owns what a principal creates, as it is stored: empty for `admin`, as it always was."""
+    return "" if principal.account == ADMIN else principal.account

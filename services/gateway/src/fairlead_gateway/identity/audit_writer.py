@@ -1,0 +1,122 @@
+"""Writes the audit log: in the background, or before an answer where that is asked for."""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from typing import Final
+
+import msgspec
+import structlog
+
+from fairlead_common.bus import Bus, WrongSequenceError
+from fairlead_common.errors import FairleadError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.audit import MAX_ENTRIES, AuditEntry, AuditRecord, chain_hash
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.service.live_config import LiveConfig
+
+log = structlog.get_logger()
+
+MAX_WAITING: Final = 50_000  # entries; with NATS away for longer than that takes, the newest are left out
+RETRY_S: Final = 1.0
+GATHER_S: Final = (
+    0.2  # entries of so long are one record, which is not written while what it tells of is at work
+)
+LAST_S: Final = 5.0  # at the end of the process
+_DAY_S: Final = 86_400
+
+
+class AuditWriter:
+    """Appends entries to the chain. Any number of gateways may: a compare-and-set keeps it one chain."""
+
+    def __init__(self, bus: Bus, config: LiveConfig) -> None:
+        self._bus = bus
+        self._config = config
+        self._waiting: deque[AuditEntry] = deque()
+        self._woken = asyncio.Event()
+        self._lock = asyncio.Lock()
+        self._left_out = 0
+        self._end: tuple[int, str] | None = None  # sequence and hash of the last record; None: not known
+
+    def note(self, entry: AuditEntry) -> None:
+        """Have an entry written soon. What is accepted elsewhere does not wait for it."""
+        if len(self._waiting) >= MAX_WAITING:
+            self._left_out += 1
+            return
+        self._waiting.append(entry)
+        self._woken.set()
+
+    async def write(self, entry: AuditEntry) -> None:
+        """Have an entry, and all that wait, written now.
+
+        Raises:
+            FairleadError: it is not known to be written; it is tried again.
+        """
+        self.note(entry)
+        await self._flush()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """A part of the service: write what waits until `stop`, and then what is left."""
+        while not stop.is_set():
+            async with asyncio.TaskGroup() as tasks:
+                waits = [tasks.create_task(self._woken.wait()), tasks.create_task(stop.wait())]
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                for each in waits:
+                    each.cancel()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GATHER_S):
+                    await stop.wait()
+            try:
+                async with asyncio.timeout(LAST_S if stop.is_set() else None):
+                    await self._flush()
+            except (FairleadError, TimeoutError) as error:
+                log.warning("audit_not_written", waiting=len(self._waiting), error=str(error))
+                if not stop.is_set():
+                    await asyncio.sleep(RETRY_S)
+
+    async def _flush(self) -> None:
+        async with self._lock:
+            self._woken.clear()
+            while self._waiting:
+                some = [self._waiting[index] for index in range(min(MAX_ENTRIES, len(self._waiting)))]
+                try:
+                    await self._append(some)
+                except BaseException:
+                    self._woken.set()
+                    raise
+                for _ in some:
+                    self._waiting.popleft()
+            if self._left_out:
+                log.error("audit_entries_left_out", count=self._left_out, limit=MAX_WAITING)
+                self._left_out = 0
+
+    async def _append(self, entries: list[AuditEntry]) -> None:
+        days = self._config.current.gateway.audit_days
+        headers = {"Nats-TTL": f"{round(days * _DAY_S)}s"} if days else {}
+        while True:
+            if self._end is None:
+                last = await self._bus.last(subjects.AUDIT, subjects.AUDIT_LOG)
+                self._end = (0, "") if last is None else (last.seq, chain_hash(last.data))
+            seq, previous = self._end
+            self._end = None  # until it is known what became of this one
+            data = msgspec.json.encode(AuditRecord(previous=previous, entries=entries))
+            try:
+                stored = await self._bus.append(
+                    subjects.AUDIT,
+                    subjects.AUDIT_LOG,
+                    data,
+                    record_id=new_id(),
+                    expected=seq,
+                    headers=headers,
+                    point="gateway.audit",
+                )
+            except WrongSequenceError:
+                continue  # another gateway was first
+            self._end = (stored, chain_hash(data))
+            return
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return int(time.time() * 1000)

@@ -1,0 +1,90 @@
+"""What of a request goes into the audit log, and when: around the endpoint of what changes something."""
+
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fairlead_common.errors import FairleadError
+from fairlead_common.protocol.audit import AuditEntry, AuditOutcome
+from fairlead_gateway.gateway import answering, gateway_of, principal_of
+from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.identity.audit_writer import now_ms
+from fairlead_gateway.operation import Operation, RouteFunction
+
+# Reads that are worth an entry: what leaves Fairlead as a file.
+_EXPORTS: Final = frozenset({"/api/objects/{object}"})
+_BESIDE: Final = frozenset({"/mcp", "/api/cron/preview"})  # its tools are noted one by one; nothing is stored
+_MAX_FIELDS: Final = 20
+_BEFORE_THE_ANSWER: Final = frozenset({"admin", "pairing"})
+
+
+def is_audited(operation: Operation) -> bool:
+    """Whether requests for it are noted."""
+    if operation.path in _BESIDE:
+        return False
+    return operation.method != "GET" or operation.path in _EXPORTS
+
+
+def audited(operation: Operation, inner: RouteFunction) -> RouteFunction:
+    """The endpoint, with an entry for each request.
+
+    What is about users, tokens and credentials is in the log before its answer is sent. All else is written
+    in the background: it does not wait for the log.
+    """
+    if not is_audited(operation):
+        return inner
+    name = f"{operation.method} {operation.path}"
+    waits = operation.scope in _BEFORE_THE_ANSWER or operation.path.startswith(("/api/tokens", "/api/pair"))
+
+    async def endpoint(request: Request) -> Any:
+        try:
+            answer = await inner(request)
+        except Problem as problem:
+            outcome: AuditOutcome = "failed" if problem.status >= 500 else "refused"
+            if not operation.public:  # wrong credentials are noted as such, and no faster than they are taken
+                gateway_of(request).audit.note(await _entry(request, name, outcome, problem.status))
+            raise
+        except (FairleadError, TimeoutError):
+            gateway_of(request).audit.note(await _entry(request, name, "failed", 0))
+            raise
+        status = answer.status_code if isinstance(answer, Response) else 200
+        entry = await _entry(request, name, "ok" if status < 400 else "refused", status)
+        if waits:
+            async with answering():
+                await gateway_of(request).audit.write(entry)
+        else:
+            gateway_of(request).audit.note(entry)
+        return answer
+
+    return endpoint
+
+
+async def _entry(request: Request, what: str, outcome: AuditOutcome, status: int) -> AuditEntry:
+    state = request.state
+    principal = principal_of(request) if getattr(state, "principal", None) is not None else None
+    ids = {name: str(value)[:64] for name, value in request.path_params.items()}
+    session = ids.pop("session", "") or getattr(state, "audited_session", "")
+    return AuditEntry(
+        at=now_ms(),
+        what=what,
+        who=getattr(state, "audited_user", "") if principal is None else principal.user,
+        account="" if principal is None else principal.account,
+        token="" if principal is None else principal.api_token,
+        outcome=outcome,
+        status=status,
+        session=session,
+        about=ids,
+        fields=await _fields(request) if request.method == "PATCH" else [],
+        address=getattr(state, "address", ""),
+    )
+
+
+async def _fields(request: Request) -> list[str]:
+    """The names of what a change sets, never the values."""
+    try:
+        body = msgspec.json.decode(await request.body())
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return []
+    return [str(name)[:40] for name in list(body)[:_MAX_FIELDS]] if isinstance(body, dict) else []

@@ -1,0 +1,185 @@
+"""The users and tokens there are, in memory, kept up to date from the bucket `users`."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket, is_marker
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.users import (
+    ADMIN,
+    SCOPES_OF,
+    ApiToken,
+    UserRecord,
+    token_key,
+    used_key,
+    user_key,
+)
+from fairlead_common.received import Record
+from fairlead_gateway.bucket_follower import follow_bucket
+from fairlead_gateway.identity.principal import Principal
+
+log = structlog.get_logger()
+
+POLL_S: Final = 2.0  # what was not heard of is noticed after so long
+_OF_USER: Final = user_key("")
+_OF_TOKEN: Final = token_key("")
+_OF_USE: Final = used_key("")
+_LONGEST_CHAIN: Final = 8  # of tokens made from tokens
+_PREFIX: Final = f"$KV.{subjects.BUCKET_USERS}."
+
+_user = msgspec.json.Decoder(UserRecord)
+_token = msgspec.json.Decoder(ApiToken)
+
+
+class Directory:
+    """What every request looks up. It follows the bucket; nothing is asked for over the network."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._users: dict[str, UserRecord] = {}
+        self._tokens: dict[str, ApiToken] = {}
+        self._used: dict[str, int] = {}
+        self._seqs: dict[str, int] = {}  # of what is known under each key
+        self._removed: set[str] = set()
+        self._listeners: list[Callable[[], None]] = []
+        self.loaded = asyncio.Event()
+
+    async def follow(self, stop: asyncio.Event) -> None:
+        """A part of the service: take over every change until `stop`."""
+        await follow_bucket(self._bus, subjects.BUCKET_USERS, stop, self.apply, self.loaded, poll_s=POLL_S)
+
+    def when_changed(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each change."""
+        self._listeners.append(listener)
+
+    def apply(self, record: Record) -> None:
+        """Take over one record of the bucket, unless a later one of its key is known."""
+        key = record.subject.removeprefix(_PREFIX)
+        if record.seq <= self._seqs.get(key, 0):
+            return
+        self._seqs[key] = record.seq
+        if key.startswith(_OF_USER):
+            self._apply_user(key.removeprefix(_OF_USER), record)
+        elif key.startswith(_OF_TOKEN):
+            self._apply_token(key.removeprefix(_OF_TOKEN), record)
+        elif key.startswith(_OF_USE):
+            self._apply_use(key.removeprefix(_OF_USE), record)
+            return
+        for listener in self._listeners:
+            listener()
+
+    def _apply_user(self, name: str, record: Record) -> None:
+        self._users.pop(name, None)
+        if is_marker(record) or not record.data:
+            self._removed.add(name)
+            return
+        try:
+            self._users[name] = _user.decode(record.data)
+        except msgspec.DecodeError as error:  # of a later version perhaps: it may do nothing here
+            log.warning("user_unreadable", user=name, error=str(error))
+            self._removed.add(name)
+            return
+        self._removed.discard(name)
+
+    def _apply_token(self, token_id: str, record: Record) -> None:
+        self._tokens.pop(token_id, None)
+        if is_marker(record) or not record.data:
+            self._used.pop(token_id, None)
+            return
+        try:
+            self._tokens[token_id] = _token.decode(record.data)
+        except msgspec.DecodeError as error:
+            log.warning("token_unreadable", token=token_id, error=str(error))
+
+    def _apply_use(self, token_id: str, record: Record) -> None:
+        if record.data.isdigit():
+            self._used[token_id] = max(self._used.get(token_id, 0), int(record.data))
+
+    async def look_up(self, token_id: str) -> None:
+        """Ask for a token that is not known, and its user: another gateway may just have made it.
+
+        Raises:
+            BusUnavailableError: NATS does not answer.
+        """
+        bucket = Bucket(self._bus, subjects.BUCKET_USERS)
+        found = await bucket.last(token_key(token_id))
+        if found is None or is_marker(found):
+            return
+        try:
+            user = await bucket.last(user_key(_token.decode(found.data).user))
+        except msgspec.DecodeError:
+            return
+        for record in (user, found):
+            if record is not None:
+                self.apply(record)
+
+    # -- reading ---------------------------------------------------------------
+
+    def user(self, name: str) -> UserRecord | None:
+        """A user that is stored."""
+        return self._users.get(name)
+
+    def users(self) -> list[UserRecord]:
+        """All that are stored, by name."""
+        return [self._users[name] for name in sorted(self._users)]
+
+    def token(self, token_id: str) -> ApiToken | None:
+        """A token, if it and those that it was made from are good now."""
+        found = self._tokens.get(token_id)
+        now, each = time.time() * 1000, found
+        for _ in range(_LONGEST_CHAIN):
+            if each is None or 0 < each.expires_at <= now:
+                return None
+            if not each.made_from:
+                return found
+            each = self._tokens.get(each.made_from)
+        return None
+
+    def tokens(self) -> list[ApiToken]:
+        """All that are stored, expired ones too, the oldest first."""
+        return sorted(self._tokens.values(), key=lambda each: (each.created_at, each.id))
+
+    def last_used(self, token_id: str) -> int:
+        """When a token was last used, milliseconds since 1970; 0: never."""
+        return self._used.get(token_id, 0)
+
+    def note_use(self, token_id: str, at_ms: int) -> None:
+        """A token was used here."""
+        self._used[token_id] = max(self._used.get(token_id, 0), at_ms)
+
+    def was_removed(self, name: str) -> bool:
+        """Whether there was a user of this name, and is none any more."""
+        return name in self._removed
+
+    def revision(self, name: str) -> int:
+        """Of what is known of a user, for a write that must not undo another one; 0: nothing was stored."""
+        return self._seqs.get(f"{_OF_USER}{name}", 0)
+
+    def limited(self, principal: Principal) -> Principal | None:
+        """A principal with the rights that its user has now; None if the user may do nothing (any more).
+
+        Whoever holds the key of the auth file is the owner of the installation: tokens made with it for a
+        name that is no user, such as `cli`, have the account `admin`.
+        """
+        if principal.api_token and self.token(principal.api_token) is None:
+            return None
+        name = principal.user
+        user = self._users.get(name)
+        if user is None:
+            if principal.user_id or name in self._removed:
+                return None
+            if principal.api_token and name != ADMIN:
+                return None
+            return principal._replace(role=ADMIN, account=ADMIN)
+        if user.disabled or (principal.user_id and principal.user_id != user.id):
+            return None
+        scopes = SCOPES_OF[user.role]
+        if "admin" not in principal.scopes:
+            scopes &= principal.scopes
+        return principal._replace(scopes=scopes, role=user.role, account=name, user_id=user.id)

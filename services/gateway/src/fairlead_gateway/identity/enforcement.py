@@ -1,0 +1,34 @@
+"""The rights that an operation names, asked for before its endpoint is called."""
+
+from typing import Any
+
+from starlette.requests import Request
+
+from fairlead_gateway.gateway import answering, gateway_of, principal_of
+from fairlead_gateway.identity.session_access import check_admin, check_scope, check_session
+from fairlead_gateway.operation import Operation, RouteFunction
+
+
+def guarded(operation: Operation) -> RouteFunction:
+    """The endpoint of an operation, for those who may call it."""
+    if operation.public:
+        return operation.endpoint
+    need = operation.session_need
+
+    async def endpoint(request: Request) -> Any:
+        principal = principal_of(request)
+        check_scope(principal, operation.scope)
+        if operation.everybody:
+            check_admin(principal, f"{operation.method} {operation.path}")
+        if need is not None:
+            async with answering():
+                await check_session(
+                    gateway_of(request),
+                    principal,
+                    request.path_params["session"],
+                    need,
+                    scope=operation.scope,
+                )
+        return await operation.endpoint(request)
+
+    return endpoint

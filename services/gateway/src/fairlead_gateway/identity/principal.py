@@ -1,0 +1,52 @@
+"""Who asks: a person or a program, whose rights it has, and which of them."""
+
+from typing import Final, Literal, NamedTuple
+
+from fairlead_common.protocol.users import ADMIN, Scope, UserRole
+
+Via = Literal["token", "signed", "api", "cookie", "code", "paired", "nats"]
+API: Final = "api."  # of the `token_id` of an API token, before its id
+
+
+class Principal(NamedTuple):
+    """Who asks.
+
+    Fields:
+        user: named as the sender of what it asks for.
+        scopes: what it may, never more than its role.
+        via: `code` and `paired`: a fresh code, which is good for one login and nothing else. `nats`: a user
+            of NATS, which has let it publish there.
+        expires_at: seconds since 1970; None for the admin token.
+        token_id: of a signed token, a cookie or a code; of an API token with `api.` before it.
+        made_from: of a cookie: the `token_id` of the token it was made from.
+        generation: of the auth file that said so.
+        role: of the account. account: the user whose rights it has, who owns the sessions that it creates;
+            `admin` for the owner of the installation.
+        user_id: of that user, see `UserRecord`; empty for the owner of the installation.
+    """
+
+    user: str
+    scopes: frozenset[Scope]
+    via: Via
+    expires_at: int | None = None
+    token_id: str = ""
+    made_from: str = ""
+    generation: int = 0
+    role: UserRole = "viewer"
+    account: str = ""
+    user_id: str = ""
+
+    def may(self, scope: Scope) -> bool:
+        """Whether they have this right."""
+        return scope in self.scopes or "admin" in self.scopes
+
+    @property
+    def api_token(self) -> str:
+        """Id of the API token that all its rights come from; empty: from a login or the auth file."""
+        origin = self.made_from or self.token_id
+        return origin.removeprefix(API) if origin.startswith(API) else ""
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether they are of the role that all sessions are open to, within their scopes."""
+        return self.role == ADMIN

@@ -1,0 +1,129 @@
+"""The addresses of users, tokens and pairing."""
+
+from typing import Final
+
+from fairlead_common.protocol.users import USER_PATTERN
+from fairlead_gateway.http.request_parsing import MAX_SEQ
+from fairlead_gateway.identity import audit, pairing, tokens, users
+from fairlead_gateway.operation import Operation, Parameter, Schema
+
+_USER: Final = Parameter(
+    "user", {"type": "string", "pattern": USER_PATTERN.removesuffix(r"(?!\n)")}, "name of a user", "path"
+)
+
+_TIME: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": MAX_SEQ}
+_WORDS: Final[Schema] = {"type": "string", "maxLength": 200}
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    Operation(
+        "GET",
+        "/api/audit",
+        audit.listing,
+        "who asked for what, newest first",
+        {200: audit.AuditPage},
+        parameters=(
+            Parameter("who", _WORDS, "only of this sender or user"),
+            Parameter("what", _WORDS, "only operations that contain this"),
+            Parameter("session", _WORDS, "only about this session"),
+            Parameter("since", _TIME, "asked at or after; milliseconds since 1970"),
+            Parameter("until", _TIME, "asked before; milliseconds since 1970"),
+            Parameter("before", {**_TIME, "minimum": 1}, "`next` of the previous page"),
+            Parameter(
+                "limit",
+                {"type": "integer", "minimum": 1, "maximum": audit.MAX_LIMIT},
+                "a page ends with the record in which so many are reached",
+            ),
+        ),
+        scope="admin",
+    ),
+    Operation(
+        "GET",
+        "/api/audit/verify",
+        audit.verify,
+        "whether the chain of the audit log is whole",
+        {200: audit.AuditVerified},
+        parameters=(Parameter("head", _WORDS, "hash of a record that must be in it"),),
+        scope="admin",
+    ),
+    Operation("GET", "/api/users", users.listing, "all users", {200: users.UserList}, scope="admin"),
+    Operation(
+        "POST",
+        "/api/users",
+        users.add,
+        "a new user",
+        {201: users.ListedUser},
+        body=users.NewUser,
+        problems=(409, 507),
+        scope="admin",
+    ),
+    Operation(
+        "PATCH",
+        "/api/users/{user}",
+        users.change,
+        "change the role of a user, disable or enable it; it counts at once",
+        {200: users.ListedUser},
+        body=users.UserChange,
+        parameters=(_USER,),
+        problems=(404, 409, 507),
+        scope="admin",
+    ),
+    Operation(
+        "DELETE",
+        "/api/users/{user}",
+        users.remove,
+        "remove a user and all tokens of it; the sessions stay, for admins",
+        {204: None},
+        parameters=(_USER,),
+        problems=(404, 409, 507),
+        scope="admin",
+    ),
+    Operation(
+        "GET",
+        "/api/tokens",
+        tokens.listing,
+        "the caller's API tokens, of admins all; never the tokens themselves",
+        {200: tokens.TokenList},
+        scope="read",
+    ),
+    Operation(
+        "POST",
+        "/api/tokens",
+        tokens.create,
+        "a new API token, shown this once",
+        {201: tokens.MadeToken},
+        body=tokens.NewToken,
+        problems=(404, 507),
+        scope="read",
+        details="It has no scope that its user's role or the caller's own credentials lack. One that is made "
+        "with another API token ends with that.",
+    ),
+    Operation(
+        "DELETE",
+        "/api/tokens/{token}",
+        tokens.revoke,
+        "revoke an API token, and what was made from it",
+        {204: None},
+        problems=(404, 507),
+        scope="read",
+    ),
+    Operation(
+        "POST",
+        "/api/pair",
+        pairing.create,
+        "a code that another device or person redeems once, for a token or a login",
+        {201: pairing.MadePairing},
+        body=pairing.NewPairing,
+        problems=(409, 429, 507),
+        scope="pairing",
+    ),
+    Operation(
+        "POST",
+        "/api/pair/redeem",
+        pairing.redeem,
+        "a token, for a code of `POST /api/pair`",
+        {200: pairing.PairedToken},
+        body=pairing.RedeemBody,
+        problems=(401, 409, 429, 507),
+        public=True,
+    ),
+)

@@ -1,0 +1,128 @@
+"""What a principal may do with which session: its owner, admins, and those it is shared with."""
+
+from typing import Final
+
+import msgspec
+
+from fairlead_common.config import Config
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import check_id
+from fairlead_common.protocol.notices import CreateSession
+from fairlead_common.protocol.users import Scope
+from fairlead_gateway.gateway import Gateway
+from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.identity.access import ADMINS_ONLY, PRIVATE, Need, SessionAccess, access_of
+from fairlead_gateway.identity.principal import Principal
+
+SCOPE_FOR: Final[dict[Need, Scope]] = {
+    "read": "read",
+    "write": "write",
+    "approve": "approve",
+    "manage": "write",
+}
+_DO_NOT_RETRY: Final = {"x-should-retry": "false"}  # as clients of OpenAI read it
+_NOT_TO_CHOOSE: Final = (
+    "cron-",
+    "chat-",
+    "task-",
+    "mcp-",
+    "resp-",
+    "heartbeat-",
+)  # ids that Fairlead makes itself
+
+
+def sees(gateway: Gateway, principal: Principal, session: str) -> bool:
+    """Whether lists and hints may name a session to them. One that is not listed yet is for admins."""
+    return principal.is_admin or gateway.index.access(session).lets(principal, "read")
+
+
+async def check_session(
+    gateway: Gateway, principal: Principal, session: str, need: Need, *, scope: Scope | None = None
+) -> None:
+    """Nothing, or a refusal. For admins it reads nothing and does not ask whether there is such a session.
+
+    Args:
+        scope: that is needed; None: the one that goes with `need`.
+
+    Raises:
+        Problem: 404, there is none that they may see; 403, they may see it and not do this with it, or they
+            have not the scope.
+        InvalidInputError: it is no id.
+    """
+    check_scope(principal, scope or SCOPE_FOR[need])
+    check_id(session, "session")
+    if principal.is_admin:
+        return
+    access = await _access(gateway, session)
+    if access is None or not access.lets(principal, "read"):
+        raise Problem(404, f"session {session} does not exist")
+    if not access.lets(principal, need):
+        what = "its owner or an admin" if need == "manage" else "write access to it"
+        raise Problem(403, f"session {session} belongs to another user: this needs {what}")
+
+
+async def check_own_session(gateway: Gateway, principal: Principal, session: str) -> None:
+    """Refuse a session of another user: one that the caller has not named is its owner's alone.
+
+    Raises:
+        Problem: 403, or 404 where they may not see it.
+    """
+    access = await _access(gateway, session) or ADMINS_ONLY
+    if access.owner != principal.account:
+        if not access.lets(principal, "read"):
+            raise Problem(404, f"session {session} does not exist", headers=_DO_NOT_RETRY)
+        raise Problem(403, f"session {session} belongs to another user", headers=_DO_NOT_RETRY)
+
+
+def check_scope(principal: Principal, scope: Scope) -> None:
+    """Nothing, or a refusal.
+
+    Raises:
+        Problem: 403.
+    """
+    if not principal.may(scope):
+        raise Problem(403, f"this needs the right `{scope}`")
+
+
+def check_admin(principal: Principal, what: str) -> None:
+    """Nothing, or a refusal of what concerns the sessions of all.
+
+    Raises:
+        Problem: 403.
+    """
+    if not principal.is_admin:
+        raise Problem(403, f"{what} concerns everybody: it needs the role `admin`")
+
+
+async def _access(gateway: Gateway, session: str) -> SessionAccess | None:
+    """As it is listed, or else as the mail that created the session has it; None if no one created it so."""
+    if session in gateway.index:
+        return gateway.index.access(session)
+    record = await gateway.bus.last(subjects.SESSIONS, subjects.mail(session, "notice", "create"))
+    if record is None:
+        return None
+    try:
+        return access_of(msgspec.json.decode(record.data, type=CreateSession).owner, PRIVATE)
+    except msgspec.DecodeError:
+        return None
+
+
+def still_sees(gateway: Gateway, principal: Principal, session: str) -> bool:
+    """Whether someone who was let in to read a session may go on. What is not listed has not changed."""
+    if session not in gateway.index:
+        return True
+    return sees(gateway, principal, session)
+
+
+def check_chosen_id(principal: Principal, config: Config, session: str) -> None:
+    """Refuse an id of a new session that services would write to on behalf of others.
+
+    Raises:
+        Problem: 403.
+    """
+    if principal.is_admin:
+        return
+    beating = {agent.heartbeat.session for agent in config.agents.values()}
+    triggered = {each.session for each in config.cron.triggers.values() if each.session}
+    if session.startswith(_NOT_TO_CHOOSE) or session in {"main", *beating, *triggered}:
+        raise Problem(403, f"id: {session} is for schedules and API calls; choose another one", field="id")

@@ -1,0 +1,378 @@
+"""The tools of the MCP server: what each takes, the right that it needs, and what it does."""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import MAX_TEXT_CHARS, Abort, UserInput
+from fairlead_common.protocol.notices import CreateSession
+from fairlead_common.protocol.users import Scope
+from fairlead_gateway.gateway import Gateway, answering
+from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.http.request_parsing import Id
+from fairlead_gateway.identity.access import stored_owner
+from fairlead_gateway.identity.principal import Principal
+from fairlead_gateway.identity.session_access import check_own_session, check_session, sees
+from fairlead_gateway.mcp_server.run_report import RunReport, SessionReport, TellProgress, report_of, seq_of
+from fairlead_gateway.sessions.approvals import DecisionBody, store_decision
+from fairlead_gateway.sessions.privilege_checks import check_new
+from fairlead_gateway.sessions.prompts import send_abort, store_words
+from fairlead_gateway.sessions.session_lookup import find
+from fairlead_gateway.sessions.session_sources import API, take_up
+from fairlead_gateway.sessions.sessions import create_session
+
+DEFAULT_WAIT_S: Final = 45.0  # clients commonly give up after 60 s
+MAX_WAIT_S: Final = 3600.0
+
+WaitS = Annotated[
+    float,
+    msgspec.Meta(
+        ge=0, le=MAX_WAIT_S, description="seconds to wait for the answer; then `running` is returned"
+    ),
+]
+WordsText = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARS, pattern=r"\S")]
+SessionId = Annotated[Id, msgspec.Meta(description="id of a session")]
+
+
+class McpCall(NamedTuple):
+    """One call of a tool.
+
+    Fields:
+        key: made of what tells the client's request from others; None if nothing does.
+        tell: tells the client how far the work is.
+    """
+
+    gateway: Gateway
+    principal: Principal
+    key: str | None
+    tell: TellProgress
+
+
+class PromptArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `prompt`."""
+
+    text: Annotated[WordsText, msgspec.Meta(description="what the agent is to do or answer")]
+    session: (
+        Annotated[
+            Id, msgspec.Meta(description="id of the session to continue; without it a new session begins")
+        ]
+        | None
+    ) = None
+    agent: (
+        Annotated[str, msgspec.Meta(max_length=200, description="agent of a new session; default: main")]
+        | None
+    ) = None
+    wait: WaitS = DEFAULT_WAIT_S
+    key: (
+        Annotated[
+            Id,
+            msgspec.Meta(
+                description="idempotency key: the same call with the same key again is the same prompt"
+            ),
+        ]
+        | None
+    ) = None
+
+
+class StatusArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `status`."""
+
+    session: SessionId
+    key: (
+        Annotated[
+            Id,
+            msgspec.Meta(description="key of a prompt, as `prompt` returned it; without it: of the session"),
+        ]
+        | None
+    ) = None
+    wait: WaitS = 0.0
+
+
+class SessionsArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `sessions`."""
+
+    query: Annotated[
+        str, msgspec.Meta(max_length=200, description="words in the title, the preview or the id")
+    ] = ""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
+
+
+class SteerArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `steer`."""
+
+    session: SessionId
+    text: Annotated[WordsText, msgspec.Meta(description="what the agent is told while it works")]
+    key: Id | None = None
+
+
+class AbortArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `abort`."""
+
+    session: SessionId
+    reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
+class ApprovalArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `answer_approval`: a `decision`, or the `answer` to a question."""
+
+    approval: Annotated[Id, msgspec.Meta(description="id of the approval, as `prompt` and `status` list it")]
+    decision: (
+        Annotated[
+            str,
+            msgspec.Meta(
+                pattern="^(once|session|always|deny)$",
+                description="`session` and `always` only if the approval's `grants` lists them",
+            ),
+        ]
+        | None
+    ) = None
+    answer: str | list[str] | None = None
+    reason: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+
+
+class MessageStored(msgspec.Struct, frozen=True, kw_only=True):
+    """A message to a session is stored: it is acted on, whatever is killed now.
+
+    Fields:
+        seq: sequence of the message in the stream SESSIONS.
+    """
+
+    session: str
+    seq: int
+
+
+class ListedSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session in the list. `updated_at`: milliseconds since 1970."""
+
+    session: str
+    title: str
+    agent: str
+    status: str
+    last_outcome: str | None
+    approvals: int
+    updated_at: int
+
+
+class SessionList(msgspec.Struct, frozen=True, kw_only=True):
+    """Sessions, those that changed last first."""
+
+    sessions: list[ListedSession]
+
+
+class OfferedTool(NamedTuple):
+    """One tool.
+
+    Fields:
+        right: that a caller needs to see it and to call it.
+        run: takes the call and the decoded arguments.
+        read_only, destructive: hints for clients, as MCP defines them.
+    """
+
+    name: str
+    title: str
+    right: Scope
+    text: str
+    arguments: type[msgspec.Struct]
+    answers: Any
+    run: Callable[[McpCall, Any], Awaitable[msgspec.Struct]]
+    read_only: bool = False
+    destructive: bool = False
+
+
+# -- what they do --------------------------------------------------------------------
+
+
+async def prompt(call: McpCall, arguments: PromptArguments) -> RunReport:
+    """Store a prompt, and wait for its answer."""
+    gateway, principal = call.gateway, call.principal
+    key = arguments.key or call.key or new_id()
+    session = arguments.session
+    async with answering():
+        if session is not None:
+            await check_session(gateway, principal, session, "write")
+        if session is None:
+            session = await _new_session(call, arguments, key)
+        elif arguments.agent is not None:
+            raise Problem(400, "agent: is for new sessions, and `session` names one", field="agent")
+        seen = await gateway.must_exist(session)
+        if arguments.session is not None:
+            await take_up(gateway, gateway.index.session(session))
+        words = UserInput(text=arguments.text, sender=principal.user)
+        seq = await store_words(gateway, session, "prompt", key, words, None, seen)
+    return await report_of(gateway, session, key, seq, arguments.wait, call.tell)
+
+
+async def _new_session(call: McpCall, arguments: PromptArguments, key: str) -> str:
+    """The session that this prompt begins; the same one whenever the call is repeated."""
+    gateway, principal = call.gateway, call.principal
+    session = session_of(principal.user, key)
+    if await gateway.exists(session):
+        await check_own_session(gateway, principal, session)
+        return session
+    agent = arguments.agent or "main"
+    if agent not in gateway.config.current.agents:
+        raise Problem(404, f"there is no agent {agent[:80]!r}", field="agent")
+    notice = CreateSession(agent=agent, source=API, sender=principal.user, owner=stored_owner(principal))
+    check_new(principal, gateway.config.current, session, notice)
+    try:
+        await create_session(gateway, session, notice)
+    except Problem as problem:
+        if problem.status != 409:  # else the same call was made at the same time
+            raise
+        await check_own_session(gateway, principal, session)
+    return session
+
+
+def session_of(user: str, key: str) -> str:
+    """The session that the prompt with this key begins."""
+    digest = hashlib.sha256(f"{user}\n{key}".encode()).hexdigest()
+    return f"mcp-{digest[:26]}"
+
+
+async def status(call: McpCall, arguments: StatusArguments) -> RunReport | SessionReport:
+    """How far a prompt is, or a session."""
+    gateway = call.gateway
+    async with answering():
+        await check_session(gateway, call.principal, arguments.session, "read")
+        summary = await find(gateway, arguments.session)
+        if arguments.key is None:
+            return SessionReport.of(summary, gateway.index.approvals(arguments.session))
+        seq = await seq_of(gateway, arguments.session, arguments.key)
+    return await report_of(gateway, arguments.session, arguments.key, seq, arguments.wait, call.tell)
+
+
+async def sessions(call: McpCall, arguments: SessionsArguments) -> SessionList:
+    """The list of sessions, those of API calls among them."""
+    gateway, principal = call.gateway, call.principal
+    page = gateway.index.page(
+        arguments.limit,
+        None,
+        arguments.query,
+        None,
+        None,
+        sees=lambda session: sees(gateway, principal, session),
+    )
+    return SessionList(
+        sessions=[
+            ListedSession(
+                session=each.id,
+                title=each.title or each.preview[:80],
+                agent=each.agent,
+                status=each.status,
+                last_outcome=each.last_outcome,
+                approvals=each.approvals,
+                updated_at=each.updated_at,
+            )
+            for each in page.sessions
+        ]
+    )
+
+
+async def steer(call: McpCall, arguments: SteerArguments) -> MessageStored:
+    """Store what the open run is told."""
+    gateway, session = call.gateway, arguments.session
+    words = UserInput(text=arguments.text, sender=call.principal.user)
+    key = arguments.key or call.key or new_id()
+    async with answering():
+        await check_session(gateway, call.principal, session, "write")
+        seen = await gateway.must_exist(session)
+        return MessageStored(
+            session=session, seq=await store_words(gateway, session, "steer", key, words, None, seen)
+        )
+
+
+async def abort(call: McpCall, arguments: AbortArguments) -> MessageStored:
+    """Store the wish to stop."""
+    wish = Abort(reason=arguments.reason, sender=call.principal.user)
+    async with answering():
+        await check_session(call.gateway, call.principal, arguments.session, "write")
+        seen = await call.gateway.must_exist(arguments.session)
+        seq = await send_abort(call.gateway, arguments.session, wish, seen)
+    return MessageStored(session=arguments.session, seq=seq)
+
+
+async def answer_approval(call: McpCall, arguments: ApprovalArguments) -> MessageStored:
+    """Store a decision, or an answer."""
+    approval = call.gateway.index.approval(arguments.approval)
+    given = {"decision": arguments.decision, "answer": arguments.answer, "reason": arguments.reason}
+    body = msgspec.convert(given, DecisionBody)
+    seq = await store_decision(call.gateway, arguments.approval, body, call.principal)
+    return MessageStored(session=approval.session if approval else "", seq=seq)
+
+
+TOOLS: Final[tuple[OfferedTool, ...]] = (
+    OfferedTool(
+        "prompt",
+        "Prompt an agent",
+        "write",
+        "Give an agent of Fairlead a task or a question, and wait for its answer. The work is durable: it "
+        "goes on when this call ends, is cancelled or loses its connection. If there is no answer after "
+        "`wait` seconds, the outcome is `running`: call `status` with the returned `session` and `key`. "
+        "`waiting_approval`: a person, or you with `answer_approval`, has to decide first. To continue a "
+        "conversation, pass its `session`.",
+        PromptArguments,
+        RunReport,
+        prompt,
+        destructive=True,
+    ),
+    OfferedTool(
+        "status",
+        "Status of a prompt or session",
+        "read",
+        "How far a prompt is, and its answer once there is one; waits up to `wait` seconds for it. Without "
+        "`key`: the state of the session and its pending approvals.",
+        StatusArguments,
+        RunReport | SessionReport,
+        status,
+        read_only=True,
+    ),
+    OfferedTool(
+        "sessions",
+        "List sessions",
+        "read",
+        "List sessions, those that changed last first. Transcripts are the resources fairlead://session/<id>.",
+        SessionsArguments,
+        SessionList,
+        sessions,
+        read_only=True,
+    ),
+    OfferedTool(
+        "steer",
+        "Steer a run",
+        "write",
+        "TellProgress the agent something while it works; it takes it up before its next step.",
+        SteerArguments,
+        MessageStored,
+        steer,
+    ),
+    OfferedTool(
+        "abort",
+        "Stop a run",
+        "write",
+        "Stop the open run of a session, and what is queued behind it.",
+        AbortArguments,
+        MessageStored,
+        abort,
+        destructive=True,
+    ),
+    OfferedTool(
+        "answer_approval",
+        "Answer an approval",
+        "approve",
+        "Decide about a tool call that waits for approval (`decision`), or answer a question of an agent "
+        "(`answer`). The first decision counts. Ask the person you work for first.",
+        ApprovalArguments,
+        MessageStored,
+        answer_approval,
+        destructive=True,
+    ),
+)
+BY_NAME: Final = {tool.name: tool for tool in TOOLS}
+
+
+def offered(principal: Principal) -> list[OfferedTool]:
+    """The tools that this caller may call."""
+    return [tool for tool in TOOLS if principal.may(tool.right)]

@@ -1,0 +1,1 @@
+"""What the installation tells of itself: metrics."""

@@ -1,0 +1,93 @@
+"""The addresses of what the installation tells of itself."""
+
+from typing import Final
+
+from fairlead_gateway.http.request_parsing import MAX_SEQ
+from fairlead_gateway.observability import dead_letters, exposition, runs
+from fairlead_gateway.operation import ID_PATTERN, Operation, Parameter, Schema
+
+_ID: Final[Schema] = {"type": "string", "pattern": ID_PATTERN}
+_LETTER: Final = Parameter(
+    "letter", {"type": "string", "pattern": "^[0-9]{1,18}$"}, "number of a dead letter", "path"
+)
+_TIME: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": MAX_SEQ}
+
+OBSERVABILITY: Final[tuple[Operation, ...]] = (
+    Operation(
+        "GET",
+        "/metrics",
+        exposition.exposition,
+        "metrics of all processes, in the text format of Prometheus",
+        {200: {"type": "string"}},
+        kind="text/plain",
+        scope="read",
+        everybody=True,
+        details="Scrape one gateway: each answers for the whole installation.",
+    ),
+    Operation(
+        "GET",
+        "/api/runs",
+        runs.runs,
+        "runs that ended or were parked, newest first",
+        {200: runs.RunPage},
+        parameters=(
+            Parameter("session", _ID, "only runs of this session"),
+            Parameter("agent", _ID, "only runs of this agent"),
+            Parameter("outcome", _ID, "only runs with this outcome"),
+            Parameter("user", {"type": "string", "maxLength": 200}, "only runs for this user"),
+            Parameter("since", _TIME, "ended at or after; milliseconds since 1970"),
+            Parameter("until", _TIME, "ended before; milliseconds since 1970"),
+            Parameter("before", {**_TIME, "minimum": 1}, "`next` of the previous page"),
+            Parameter(
+                "limit", {"type": "integer", "minimum": 1, "maximum": runs.MAX_LIMIT}, "maximum number"
+            ),
+        ),
+        scope="read",
+        details="A list made from the logs, a few seconds old at most. A page may have fewer runs than "
+        "`limit` and still have a `next`.",
+    ),
+    Operation(
+        "GET",
+        "/api/dead",
+        dead_letters.listing,
+        "messages that could not be handled, newest first",
+        {200: dead_letters.DeadLetterPage},
+        parameters=(
+            Parameter("before", {**_TIME, "minimum": 1}, "`next` of the previous page"),
+            Parameter(
+                "limit",
+                {"type": "integer", "minimum": 1, "maximum": dead_letters.MAX_LIMIT},
+                "maximum number",
+            ),
+        ),
+        details="Needs the right `admin`, as all addresses of dead letters.",
+    ),
+    Operation(
+        "GET",
+        "/api/dead/{letter}",
+        dead_letters.show,
+        "one of them, with the beginning of its message",
+        {200: dead_letters.DeadLetter},
+        parameters=(_LETTER,),
+        problems=(404,),
+    ),
+    Operation(
+        "POST",
+        "/api/dead/{letter}/retry",
+        dead_letters.retry,
+        "the message is in its mailbox again, once, and the letter is deleted",
+        {200: dead_letters.DeadLetterSettled},
+        parameters=(_LETTER,),
+        problems=(404, 409, 507),
+        details="Only input can be put back: prompts, steers and follow-ups. 409 says what to do instead.",
+    ),
+    Operation(
+        "POST",
+        "/api/dead/{letter}/discard",
+        dead_letters.discard,
+        "the letter is deleted",
+        {200: dead_letters.DeadLetterSettled},
+        parameters=(_LETTER,),
+        problems=(404,),
+    ),
+)

@@ -1,0 +1,171 @@
+"""Which prompt a request is about: a new one, or that of an earlier request which it repeats."""
+
+import hashlib
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
+
+from starlette.requests import Request
+
+from fairlead_common.errors import RetryableError
+from fairlead_common.protocol.ids import check_id, is_id, new_id
+from fairlead_gateway.gateway import gateway_of, principal_of
+from fairlead_gateway.http.problems import Problem, problem_of
+from fairlead_gateway.identity.session_access import check_own_session, check_session
+from fairlead_gateway.openai_api.accepted import (
+    AcceptedCall,
+    AcceptedCalls,
+    Resumed,
+    Start,
+    Visit,
+    request_hash,
+)
+
+RETRY_COUNT: Final = "x-stainless-retry-count"  # of OpenAI's SDKs: 0 for the first attempt, then 1, 2, ...
+
+_COUNT: Final = re.compile(r"[0-9]{1,4}\Z")
+
+
+class Attempt(NamedTuple):
+    """One request, and the prompt that it is about.
+
+    Fields:
+        key: of the prompt. own: the session is made for this call.
+        again: an earlier request may have stored the prompt.
+        visit: tells this request from later ones for the same answer; None where there can be none.
+        record: under which the call has to be recorded before its prompt is stored; empty: it need not be.
+        backoff_s: how long the client waits before it sends the request again.
+        keyed: under which the call of an Idempotency-Key is recorded; empty: it has none.
+        start, hidden, resumed: see `AcceptedCall`.
+    """
+
+    session: str
+    key: str
+    own: bool
+    again: bool = False
+    visit: Visit | None = None
+    record: str = ""
+    backoff_s: float = 0.0
+    keyed: str = ""
+    start: Start | None = None
+    hidden: bool = False
+    resumed: Resumed | None = None
+
+    @property
+    def call(self) -> AcceptedCall:
+        """What is recorded of it."""
+        return AcceptedCall(self.session, self.key, self.own, self.start, self.hidden, self.resumed)
+
+    def of_call(self, call: AcceptedCall) -> "Attempt":
+        """The same request, for the prompt of this call."""
+        return self._replace(
+            session=call.session,
+            key=call.key,
+            own=call.own,
+            start=call.start,
+            hidden=call.hidden,
+            resumed=call.resumed,
+        )
+
+
+async def attempt_of(
+    request: Request,
+    calls: AcceptedCalls,
+    raw: bytes,
+    sender: str,
+    *,
+    prefix: str,
+    named: str | None = None,
+) -> Attempt:
+    """What was accepted of this request before, or a new call.
+
+    Args:
+        raw: the body. prefix: of the id of a session that is made for one call.
+        named: the session that the client names, empty for none; None: as its headers say.
+    """
+    headers = request.headers
+    named = named_session(request) if named is None else named
+    given = headers.get("idempotency-key")
+    if given:
+        suffix = hashlib.sha256(f"{sender}\n{given}".encode()).hexdigest()[:32]
+        session = named or f"{prefix}-{suffix}"
+        key = _token(given)
+        call = request_hash([sender.encode(), session.encode(), key.encode()])
+        return Attempt(session, key, own=not named, again=True, visit=await calls.visit(call), keyed=call)
+    key = new_id()
+    new = Attempt(named or f"{prefix}-{key}", key, own=not named)
+    counted = headers.get(RETRY_COUNT, "")
+    if not _COUNT.match(counted):
+        return new
+    count = int(counted)
+    backoff_s = min(8.0, 0.5 * 2 ** min(count, 10))  # as those SDKs have it
+    same = request_hash([sender.encode(), (named or "").encode(), raw])
+    found = await calls.find(same, count) if count else None
+    if found is not None:
+        accepted, visit = found
+        return new._replace(again=True, visit=visit, backoff_s=backoff_s).of_call(accepted)
+    return new._replace(record=same, backoff_s=backoff_s)
+
+
+async def recorded(calls: AcceptedCalls, attempt: Attempt) -> Visit | None:
+    """Record a new call, so that its retries find it; the visit of this request."""
+    if not attempt.record:
+        return attempt.visit
+    return await calls.accept(attempt.record, attempt.call)
+
+
+async def check_call_session(request: Request, attempt: Attempt) -> None:
+    """Refuse a session of another user. One that the client does not name itself must be the caller's own.
+
+    Anybody may have created a session of the id that is made here for a call, or for the chat of a front end.
+
+    Raises:
+        Problem: 404 or 403.
+    """
+    gateway, principal = gateway_of(request), principal_of(request)
+    if "x-fairlead-session" in request.headers:
+        await check_session(gateway, principal, attempt.session, "write")
+    else:
+        await check_own_session(gateway, principal, attempt.session)
+
+
+async def check_present(request: Request, attempt: Attempt) -> None:
+    """Refuse a recorded call whose client has left.
+
+    Raises:
+        Problem: 408; its next attempt may have looked for this one already, and found nothing.
+    """
+    if attempt.record and await request.is_disconnected():
+        raise Problem(408, "the client closed the connection before its request was accepted")
+
+
+def is_repeatable(request: Request) -> bool:
+    """Whether the request, sent again, is known to be the same one."""
+    return "idempotency-key" in request.headers or bool(_COUNT.match(request.headers.get(RETRY_COUNT, "")))
+
+
+def named_session(request: Request) -> str:
+    """The session that the client names; empty if it names none."""
+    headers = request.headers
+    if (name := headers.get("x-fairlead-session")) is not None:
+        return check_id(name, "X-Fairlead-Session")
+    name = headers.get("x-openwebui-chat-id") or headers.get("x-conversation-id")
+    return _token(name) if name else ""
+
+
+@asynccontextmanager
+async def once(*, retry_is_safe: bool) -> AsyncIterator[None]:
+    """Keeps clients that repeat failed requests by themselves from saying things twice."""
+    try:
+        yield
+    except (RetryableError, TimeoutError) as error:
+        problem = problem_of(error)
+        if not retry_is_safe:
+            problem.headers["x-should-retry"] = "false"
+        raise problem from error
+
+
+def _token(text: str) -> str:
+    """`text` if it is an id, else one made from it."""
+    return text if is_id(text) else f"x-{hashlib.sha256(text.encode()).hexdigest()[:32]}"

@@ -1,0 +1,258 @@
+"""Which session a conversation goes on in that a client sends whole.
+
+The hash of what was said finds it (`history.py`, `known_answers.py`):
+
+- The session that has ended with the last answer goes on: only the new messages are its prompt. Of several
+  requests that go on from one answer the first one does that.
+- From any other answer that is known a session begins as a fork, with what the client has changed behind it.
+- Any other conversation begins a session with the client's messages as what they are.
+
+A conversation that several sessions had word for word goes on in one of them only if the client was told all
+that is in them: behind one token there may be several people.
+"""
+
+import asyncio
+import contextlib
+from typing import Final, NamedTuple
+
+import structlog
+from msgspec.structs import replace
+
+from fairlead_common.bus.branch_reads import encode_fork
+from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.branch_entries import BranchRequestEntry
+from fairlead_common.protocol.client_tools import ClientResult
+from fairlead_common.protocol.content import UserMessage
+from fairlead_common.protocol.entries import MessageEntry, QueuedEntry, RunEndEntry
+from fairlead_common.protocol.ids import is_id
+from fairlead_common.protocol.notices import CreateSession, ForkOf
+from fairlead_common.received import Headers
+from fairlead_gateway.gateway import Gateway, answering
+from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.identity.access import stored_owner
+from fairlead_gateway.identity.principal import Principal
+from fairlead_gateway.identity.session_access import check_own_session
+from fairlead_gateway.openai_api.accepted import AcceptedCall, Resumed, Start
+from fairlead_gateway.openai_api.answer import ChatAnswer
+from fairlead_gateway.openai_api.history import Answered, History
+from fairlead_gateway.openai_api.imported import imported, title_of
+from fairlead_gateway.openai_api.known_answers import FoundAnswer, KnownAnswer, KnownAnswers
+from fairlead_gateway.openai_api.parts import words_of
+from fairlead_gateway.openai_api.request import ChatMessage
+from fairlead_gateway.sessions.branches import fork_notice
+from fairlead_gateway.sessions.client_results import create_result
+from fairlead_gateway.sessions.transcript import placed
+
+log = structlog.get_logger()
+
+MOST_LOOKED_UP: Final = 8  # answers, from the last one back
+
+
+class _Known(NamedTuple):
+    """A place in the history, and the answer that is known there."""
+
+    place: Answered
+    found: FoundAnswer
+
+
+async def placed_call(
+    gateway: Gateway, known: KnownAnswers, history: History, call: AcceptedCall
+) -> AcceptedCall:
+    """The call in the session that it belongs to.
+
+    Args:
+        call: with the session that is made if there is none.
+    """
+    at = await _latest(gateway, known, history)
+    if at is None:
+        return call
+    answer = at.found.answer
+    if at.place == history.last_answer:
+        results = _results(history, answer)
+        if await _may_follow(gateway, known, at, call.key, waits=bool(results)):
+            summary = gateway.index.session(answer.session)
+            own = summary is None or bool(summary.source)
+            resumed = Resumed(answer.prompt, answer.seq) if results else None
+            return replace(call, session=answer.session, own=own, hidden=answer.hidden, resumed=resumed)
+    start = Start(answer.session, answer.entry, at.place.messages)
+    return replace(call, start=start, hidden=answer.hidden)
+
+
+async def resumed_call(
+    gateway: Gateway, known: KnownAnswers, history: History, call: AcceptedCall
+) -> AcceptedCall:
+    """The call in a session that the client names; with the results that this waits for, if there are any."""
+    place = history.last_answer
+    if place is None or not history.results or call.resumed is not None:
+        return call
+    for found in await known.find(place.digest):
+        answer = found.answer
+        if answer.session == call.session and (results := _results(history, answer)):
+            at = _Known(place, found)
+            if await _may_follow(gateway, known, at, call.key, waits=bool(results)):
+                return replace(call, resumed=Resumed(answer.prompt, answer.seq))
+    return call
+
+
+def _results(history: History, answer: KnownAnswer) -> list[ChatMessage]:
+    """The results of the calls that the answer ends with; none if the client says something else instead.
+
+    Raises:
+        InvalidInputError: some are missing.
+    """
+    results = [each for each in history.results if each.tool_call_id in answer.calls]
+    missing = set(answer.calls) - {each.tool_call_id for each in results}
+    if results and missing and not history.new:
+        raise InvalidInputError(
+            "messages", f"must have a message of the role `tool` for each call; missing: {', '.join(missing)}"
+        )
+    return results
+
+
+async def _latest(gateway: Gateway, known: KnownAnswers, history: History) -> _Known | None:
+    """The latest answer of the history that one session is known to have given."""
+    places = history.answered[: -MOST_LOOKED_UP - 1 : -1]
+    all_found = await asyncio.gather(*(known.find(each.digest) for each in places))
+    for place, found in zip(places, all_found, strict=True):
+        alive = [
+            each for each in found if not each.answer.is_named and await gateway.exists(each.answer.session)
+        ]
+        if not alive:
+            continue
+        if len(alive) > 1 and any(each.answer.hidden for each in alive):
+            return None
+        free = next((each for each in alive if not each.followed_by), alive[0])
+        return _Known(place, free)
+    return None
+
+
+async def _may_follow(gateway: Gateway, known: KnownAnswers, at: _Known, key: str, *, waits: bool) -> bool:
+    """Whether this call is the one that the session goes on with behind the answer.
+
+    Args:
+        waits: it is the one that the session has to wait for.
+    """
+    answer = at.found.answer
+    if at.found.followed_by:
+        return at.found.followed_by == key
+    if await has_gone_on(gateway, answer.session, answer.seq, waits=waits):
+        return False
+    return await known.follow(at.place.digest, answer.session, key)
+
+
+async def has_gone_on(gateway: Gateway, session: str, seq: int, *, waits: bool = False) -> bool:
+    """Whether someone said something in the session after the record `seq`, or went to another branch.
+
+    Args:
+        waits: also whether it waits no longer for what it waited for then.
+    """
+    mail = await gateway.bus.last(subjects.SESSIONS, subjects.session_mail(session))
+    if mail is not None and mail.seq > seq:
+        kinds = [f"fairlead.session.{session}.in.{kind}.>" for kind in ("prompt", "followup", "steer")]
+        for last in await asyncio.gather(*(gateway.bus.last(subjects.SESSIONS, kind) for kind in kinds)):
+            if last is not None and last.seq > seq:
+                return True
+    async for record in gateway.bus.read(subjects.SESSIONS, subjects.session_log(session), start=seq + 1):
+        for each in await placed(gateway.objects, record):
+            entry = each.read() if each.data else None
+            if isinstance(entry, BranchRequestEntry | QueuedEntry):
+                return True
+            if waits and isinstance(entry, MessageEntry | RunEndEntry):
+                return True
+            message = entry.message if isinstance(entry, MessageEntry) else None
+            if isinstance(message, UserMessage) and message.source != "system":
+                return True
+    return False
+
+
+async def store_results(gateway: Gateway, session: str, history: History, sender: str, seen: Headers) -> None:
+    """Send the results of the client's tools to the session. Harmless to repeat: the first of a call counts.
+
+    Args:
+        seen: see `Gateway.seen`.
+    """
+    for message in history.results:
+        if not message.tool_call_id or not is_id(message.tool_call_id):
+            continue
+        result = ClientResult(call_id=message.tool_call_id, text=words_of(message), sender=sender)
+        with contextlib.suppress(ConflictError):
+            await create_result(gateway, session, result, seen)
+
+
+async def new_session(
+    gateway: Gateway, history: History, agent: str, start: Start | None, principal: Principal, source: str
+) -> CreateSession:
+    """What creates the session of a conversation that begins a new one."""
+    sender = principal.user
+    title = title_of(history.new) if history.earlier else None
+    if start is not None:
+        rest = history.earlier[start.messages :]
+        more = await imported(gateway.objects, rest, sender, knows_calls=True)
+        try:
+            await check_own_session(gateway, principal, start.origin)
+            notice = await fork_notice(gateway, start.origin, start.entry, more)
+        except Problem:  # it was deleted since, or cannot be read: the client has told what was said
+            pass
+        else:
+            mode = notice.mode if principal.may("approve") else None
+            return replace(
+                notice,
+                mode=mode,
+                agent=agent,
+                source=source,
+                sender=sender,
+                owner=stored_owner(principal),
+                instructions=history.instructions or None,
+            )
+    items = await imported(gateway.objects, history.earlier, sender)
+    return CreateSession(
+        agent=agent,
+        title=title,
+        source=source,
+        sender=sender,
+        owner=stored_owner(principal),
+        instructions=history.instructions or None,
+        fork=ForkOf(origin="", entry="", object=await gateway.objects.put(encode_fork(items)))
+        if items
+        else None,
+    )
+
+
+class Memory(NamedTuple):
+    """Remembers the answer to a request, so that the client's next one finds the session.
+
+    Fields:
+        hidden: the session has more than the client was told, before this request.
+        prompt: sequence of the mail that the answer is about.
+        is_named: the client named the session, which has to be found again for results of its tools alone.
+    """
+
+    known: KnownAnswers
+    history: History
+    session: str
+    hidden: bool
+    prompt: int
+    is_named: bool
+
+    async def keep(self, answer: ChatAnswer) -> None:
+        """Record what the client was told; if it left, that is not the whole answer."""
+        calls = [call.call_id for call in answer.calls]
+        if not answer.last_entry or not (answer.told.strip() or calls) or answer.problem is not None:
+            return
+        if self.is_named and not calls:
+            return
+        told = KnownAnswer(
+            session=self.session,
+            entry=answer.last_entry,
+            seq=answer.log_seq,
+            hidden=self.hidden or answer.used_tools,
+            calls=calls,
+            prompt=self.prompt if calls else 0,
+            is_named=self.is_named,
+        )
+        try:
+            async with answering():
+                await self.known.remember(self.history.with_answer(answer.told, calls), told)
+        except (FairleadError, TimeoutError) as error:
+            log.warning("answer_not_remembered", session=self.session, error=str(error))

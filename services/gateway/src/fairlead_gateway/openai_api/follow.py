@@ -1,0 +1,139 @@
+"""A session, followed for the answer to one request: its log and its live events, read into a fold."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Generic, Protocol, TypeVar
+
+import structlog
+
+from fairlead_common.bus.tail import Tail, TailSource
+from fairlead_common.errors import BadMessageError, BusUnavailableError, LaterVersionError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.entries import Entry, LaterEntry
+from fairlead_common.protocol.events import LiveEvent, decode_event
+from fairlead_common.received import Record
+from fairlead_gateway.events.event_stream import TAKE_WITHIN_S
+from fairlead_gateway.gateway import Gateway
+from fairlead_gateway.http import sse
+from fairlead_gateway.http.problems import Problem, problem_of
+from fairlead_gateway.sessions.transcript import placed
+
+log = structlog.get_logger()
+
+_LOG, _EVENT = 0, 1
+
+_Piece = TypeVar("_Piece")
+_Added = TypeVar("_Added", covariant=True)
+
+
+class AnswerFold(Protocol[_Added]):
+    """Makes pieces of an answer from what happens in a session.
+
+    Fields:
+        done: nothing more will come.
+        problem: why there is no answer; setting it makes the fold done.
+    """
+
+    problem: Problem | None
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more will come."""
+
+    def live(self, event: LiveEvent) -> Iterable[_Added]:
+        """What a live event adds."""
+
+    def entry(self, seq: int, entry: Entry) -> Iterable[_Added]:
+        """What a log entry adds."""
+
+
+class Follower(Generic[_Piece]):
+    """Reads a session into a fold until that is done.
+
+    Args:
+        after: sequence of the mail that the answer is to.
+        event_after: the last live event that does not matter; 0: all that are kept may.
+    """
+
+    def __init__(
+        self, gateway: Gateway, session: str, fold: AnswerFold[_Piece], *, after: int, event_after: int
+    ) -> None:
+        self._gateway = gateway
+        self._session = session
+        self._fold = fold
+        self._after = after
+        self._event_after = event_after
+        self._pieces: list[_Piece] = []  # read, and not yet written
+        self._written_at = 0.0
+
+    async def run(self, write: Callable[[list[_Piece]], Awaitable[None]]) -> None:
+        """Read until the answer is complete; `write` gets what is new, or nothing after some silence."""
+        session = self._session
+        sources = [
+            TailSource(subjects.SESSIONS, subjects.session_log(session), self._after + 1, chained=True),
+            TailSource(
+                subjects.EVENTS, subjects.event(session), self._event_after + 1, chained=True, lossy=True
+            ),
+        ]
+        routes = {subjects.live(session, "log"): _LOG, subjects.live(session, "event"): _EVENT}
+        loop = asyncio.get_running_loop()
+        looked_at = self._written_at = loop.time()
+        async with Tail(self._gateway.bus, tuple(routes), sources, routes.get) as tail:
+            while not self._fold.done:
+                for source, record in await self._take(tail):
+                    self._pieces += await self._read(source, record)
+                if self._pieces or loop.time() - self._written_at >= sse.KEEP_ALIVE_S:
+                    pieces, self._pieces = self._pieces, []
+                    await write(pieces)
+                    self._written_at = loop.time()
+                if loop.time() - looked_at >= sse.KEEP_ALIVE_S:
+                    looked_at = loop.time()
+                    await self._check_session()
+                if not self._fold.done and not tail.has_records:
+                    await tail.wait(max(0.01, self._written_at + sse.KEEP_ALIVE_S - loop.time()))
+
+    async def _take(self, tail: Tail) -> list[tuple[int, Record]]:
+        try:
+            async with asyncio.timeout(TAKE_WITHIN_S):
+                return await tail.take()
+        except (BusUnavailableError, TimeoutError):
+            await asyncio.sleep(0.1)
+            return []
+
+    async def _read(self, source: int, record: Record) -> list[_Piece]:
+        try:
+            if source == _EVENT:
+                return list(self._fold.live(decode_event(record.data)))
+            return await read_record(self._gateway, self._fold, record)
+        except LaterVersionError as error:
+            log.warning("session_of_later_version", session=self._session, error=str(error))
+            self._fold.problem = problem_of(error)
+            return []
+        except BadMessageError as error:
+            log.warning("record_ignored", session=self._session, error=str(error))
+            return []
+
+    async def _check_session(self) -> None:
+        try:
+            async with asyncio.timeout(TAKE_WITHIN_S):
+                gone = not await self._gateway.exists(self._session)
+        except (BusUnavailableError, TimeoutError):
+            return
+        if gone:
+            self._fold.problem = Problem(404, "the session was deleted", headers={"x-should-retry": "false"})
+
+
+async def read_record(gateway: Gateway, fold: AnswerFold[_Piece], record: Record) -> list[_Piece]:
+    """What the entries of one record of the log add.
+
+    Raises:
+        LaterVersionError: a later version wrote one of them.
+        BadMessageError: one of them is none.
+    """
+    pieces: list[_Piece] = []
+    for each in await placed(gateway.objects, record):
+        entry = each.read()
+        if isinstance(entry, LaterEntry):
+            raise LaterVersionError(f"log entry {each.place} ({entry.kind}): {entry.problem}")
+        pieces += fold.entry(record.seq, entry)
+    return pieces

@@ -1,0 +1,56 @@
+"""The addresses that OpenAI's clients know, as rows of the table of routes."""
+
+from typing import Final
+
+from fairlead_gateway.openai_api import agent_models, shapes
+from fairlead_gateway.openai_api.request import ChatRequest
+from fairlead_gateway.openai_api.routes import PROGRESS, completions
+from fairlead_gateway.openai_api.wishes import ONLY_CLIENT
+from fairlead_gateway.operation import ID_PATTERN, Operation, Parameter
+
+OPENAI_API: Final = (
+    Operation(
+        "GET",
+        "/v1/models",
+        agent_models.listing,
+        "the agents, as OpenAI lists models",
+        {200: shapes.ModelList},
+        scope="read",
+    ),
+    Operation(
+        "GET",
+        "/v1/models/{model}",
+        agent_models.one,
+        "one agent, as OpenAI describes a model",
+        {200: shapes.Model},
+        problems=(404,),
+        scope="read",
+    ),
+    Operation(
+        "POST",
+        "/v1/chat/completions",
+        completions,
+        "a prompt to an agent and its answer; with `stream` as server-sent events",
+        {200: shapes.ChatCompletion},
+        body=ChatRequest,
+        parameters=(
+            Parameter(
+                "X-Fairlead-Session", {"type": "string", "pattern": ID_PATTERN}, "the session", "header"
+            ),
+            Parameter(
+                "X-Fairlead-Tools",
+                {"type": "string", "enum": [ONLY_CLIENT]},
+                "the agent's own tools are not offered beside those of the request",
+                "header",
+            ),
+            Parameter(
+                "X-Fairlead-Progress",
+                {"type": "string", "enum": [PROGRESS]},
+                "name the tools that the agent calls, as `reasoning_content`",
+                "header",
+            ),
+        ),
+        problems=(404, 409, 422, 429, 502, 504, 507),
+        scope="write",
+    ),
+)

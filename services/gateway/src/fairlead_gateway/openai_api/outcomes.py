@@ -1,0 +1,79 @@
+"""Why there is no answer to a prompt, or none yet, as OpenAI's clients are told."""
+
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from fairlead_common.protocol.entries import ApprovalRequestEntry, RunEndEntry
+from fairlead_common.protocol.questions import question_in
+from fairlead_common.session_log.input_view import InputEnd
+from fairlead_gateway.http.problems import Problem
+
+# A client that tries again would start the run again: it must not do so by itself.
+_DO_NOT_RETRY: Final = {"x-should-retry": "false"}
+_FAILURES: Final = {
+    "failed": (502, "run_failed"),
+    "aborted": (409, "run_aborted"),
+    "timed_out": (504, "run_timed_out"),
+    "turn_limit": (422, "turn_limit"),
+    "budget": (429, "budget_exceeded"),
+    "unknown": (502, "run_unknown"),
+}
+# By `error_code` of the end of a run, where OpenAI's clients know the reason by a status and code of its own.
+_REASONS: Final = {
+    "context_length_exceeded": (400, "context_length_exceeded"),
+    "response_format": (502, "response_format"),
+}
+
+
+def problem_of_end(end: InputEnd) -> Problem:
+    """Why a prompt whose run has ended has no answer."""
+    if end.outcome == "dropped":
+        return Problem(409, f"the prompt was dropped: {end.error}", code="dropped", headers=_DO_NOT_RETRY)
+    if end.outcome == "deleted":
+        return Problem(404, "the session was deleted", headers=_DO_NOT_RETRY)
+    failure = _FAILURES.get(end.outcome, _FAILURES["failed"])  # one of a later version
+    status, code = _REASONS.get(end.error_code, failure)
+    what = end.outcome.replace("_", " ")
+    text = f"the run ended: {what}" + (f": {end.error}" if end.error else "")
+    return Problem(status, text, code=code, headers=_DO_NOT_RETRY)
+
+
+def problem_of_waiting(approvals: Collection[ApprovalRequestEntry]) -> Problem:
+    """Why an answer that a program reads waits for a person; the prompt is kept."""
+    return Problem(409, waiting_text(approvals), code="waiting_approval", headers=_DO_NOT_RETRY)
+
+
+def problem_of_parking(end: RunEndEntry) -> Problem:
+    """Why there is no answer yet; the prompt is kept, and answered in its session."""
+    what = end.outcome.replace("_", " ")
+    text = f"{what}: {(end.error or 'no reason given').rstrip('.')}."
+    headers = dict(_DO_NOT_RETRY)
+    if end.retry_at:
+        wait_s = max(1, (end.retry_at - end.ts) // 1000)
+        text += f" It is asked again in {wait_s} s; the prompt is kept, and answered in its session."
+        headers["Retry-After"] = str(wait_s)
+    return Problem(503, text, code=end.outcome, headers=headers)
+
+
+def waiting_text(approvals: Collection[ApprovalRequestEntry]) -> str:
+    """What a run waits for, as a message: its questions, or the calls to be approved and how."""
+    if asked := [each for each in approvals if each.kind == "question"]:
+        return "\n\n".join(map(_question_text, asked))
+    lines = ["This waits for your approval. Answer in the web application, or with `fairlead approve <id>`:"]
+    for request in approvals:
+        arguments = msgspec.json.encode(request.arguments).decode()
+        shown = arguments if len(arguments) <= 500 else f"{arguments[:500]}..."
+        lines.append(f"- `{request.id}`: {request.tool} {shown} (in {request.workspace or 'the workspace'})")
+    return "\n".join(lines)
+
+
+def _question_text(request: ApprovalRequestEntry) -> str:
+    """A question as a message: the next one of the client goes on from it."""
+    asked = question_in(request.arguments)
+    lines = [asked.question]
+    for option in asked.options:
+        more = f": {option.description}" if option.description else ""
+        lines.append(f"- {option.label}{more}")
+    return "\n".join(lines)

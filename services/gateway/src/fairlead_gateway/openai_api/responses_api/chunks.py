@@ -1,0 +1,33 @@
+"""Words of a stream, cut into pieces by what they are, never by how they arrived.
+
+Each piece is an event with a number. A client that lost its connection asks for what follows a number, of any
+gateway, perhaps long after the words were written: the same text has to be the same pieces again.
+"""
+
+from typing import Final
+
+MOST: Final = 16  # characters of one piece
+
+
+def cut(text: str, start: int, *, whole: bool) -> list[str]:
+    """The pieces of `text` from `start` on, where a piece begins.
+
+    A piece is white space and the word behind it, or a part of them. Without `whole` more may follow, and
+    what could still be longer is left out.
+    """
+    pieces: list[str] = []
+    while (end := _end(text, start, whole=whole)) > start:
+        pieces.append(text[start:end])
+        start = end
+    return pieces
+
+
+def _end(text: str, start: int, *, whole: bool) -> int:
+    """Where the piece ends that begins at `start`; `start` itself if that is not known yet."""
+    most = min(start + MOST, len(text))
+    end = start
+    while end < most and text[end].isspace():
+        end += 1
+    while end < most and not text[end].isspace():
+        end += 1
+    return end if whole or end < len(text) or end - start == MOST else start

@@ -1,0 +1,256 @@
+"""What happens in a session, as one response: its items, its state, and the events that tell of both."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from fairlead_common.protocol.client_tools import CLIENT_HOST
+from fairlead_common.protocol.content import (
+    AssistantMessage,
+    ToolCallBlock,
+    ToolResultMessage,
+    Usage,
+    words_of,
+)
+from fairlead_common.protocol.entries import ApprovalRequestEntry, Entry, MessageEntry
+from fairlead_common.protocol.events import LiveEvent, MessageUpdate
+from fairlead_common.session_log.input_view import InputView
+from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.openai_api.outcomes import problem_of_end, problem_of_parking, waiting_text
+from fairlead_gateway.openai_api.responses_api.ids import ResponseId
+from fairlead_gateway.openai_api.responses_api.message_draft import MessageDraft, TextGroup, groups_of
+from fairlead_gateway.openai_api.responses_api.objects import STATUSES
+from fairlead_gateway.openai_api.responses_api.output import NumberedEvent, Phase, ResponseOutput, TextKind
+
+FIRST_EVENTS: Final = 2  # response.created, response.in_progress
+
+_STATUS: Final[dict[str, STATUSES]] = {"truncated": "incomplete", "aborted": "cancelled"}
+_KINDS: Final[dict[str, TextKind]] = {"text_delta": "message", "thinking_delta": "reasoning"}
+
+
+class ResponseFold:
+    """Folds what happens in a session into the response to the mail with sequence `seq`.
+
+    Args:
+        waits: it is not over while its run waits for a person or for its provider.
+        has_format: the answer has a form: only the last reply is words of the answer.
+        wanted: whether events are wanted; without, live events do not matter.
+        approvals: that its run waited for, if the mail is a decision about one of them.
+
+    Fields:
+        status: of the response. problem: why there is no answer, once that is known.
+        outcome: of its run, once it ended or was parked. ended_ms: when; milliseconds since 1970.
+        end_seq, last_entry: of the record with which it was over, and the last message before that.
+        used_tools: the agent called tools of its own.
+    """
+
+    def __init__(
+        self,
+        response: ResponseId,
+        seq: int,
+        *,
+        waits: bool,
+        has_format: bool,
+        wanted: bool,
+        approvals: Iterable[ApprovalRequestEntry] = (),
+    ) -> None:
+        begun_seq = 0 if response.kind == "prompt" else seq  # a run that goes on has begun
+        self._asked = {each.call_id: each for each in approvals}
+        self._view = InputView(
+            seq, begun_seq=begun_seq, approvals={each.id: each for each in self._asked.values()}
+        )
+        self._waits = waits
+        self._has_format = has_format
+        self._wanted = wanted
+        self._output = ResponseOutput(response, before=FIRST_EVENTS, wanted=wanted)
+        self._draft = MessageDraft(self._output, words_wait=has_format)
+        self._log_seq = 0
+        self._early: list[MessageUpdate] = []  # heard before the log entries that they came after
+        self._message = ""  # the one that is being written
+        self._whole: set[str] = set()  # those that the log has: what is heard of them comes late
+        self._pieces_seen = 0
+        self._gap = False
+        self._problem: Problem | None = None
+        self.status: STATUSES = "queued" if response.kind == "prompt" else "in_progress"
+        self.outcome: str | None = None
+        self.error = ""
+        self.ended_ms = 0
+        self.end_seq = 0
+        self.last_entry = ""
+        self.used_tools = False
+
+    @property
+    def output(self) -> ResponseOutput:
+        """The items so far."""
+        return self._output
+
+    @property
+    def item(self) -> str | None:
+        """The queued item that the prompt waits as."""
+        return self._view.item
+
+    @property
+    def begun(self) -> bool:
+        """Whether the prompt is part of the conversation."""
+        return self._view.begun
+
+    @property
+    def run_id(self) -> str | None:
+        """The run that it is part of; after an approval, the one that goes on."""
+        return self._view.run_id
+
+    @property
+    def usage(self) -> Usage:
+        """Of all turns that belong to the response."""
+        return self._view.usage
+
+    @property
+    def approvals(self) -> list[str]:
+        """Ids of the approvals that its run waits for."""
+        return list(self._view.approvals)
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why there is no answer, or none yet."""
+        return self._problem
+
+    @problem.setter
+    def problem(self, problem: Problem | None) -> None:
+        self._problem = problem
+        if problem is not None and not self.is_over:
+            self.status = "failed"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the response will not change any more."""
+        return self.status not in ("queued", "in_progress")
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more will come."""
+        return self.is_over or self._problem is not None
+
+    # -- what is heard -------------------------------------------------------------------
+
+    def live(self, event: LiveEvent) -> Iterator[NumberedEvent]:
+        """What a live event adds."""
+        if self.done or not self._wanted or not isinstance(event, MessageUpdate):
+            return
+        if event.log_seq > self._log_seq:  # also before the entry that takes the prompt up
+            self._early.append(event)
+            return
+        if not self.begun or (event.log_seq and event.log_seq < self._view.begun_seq):
+            return  # of an answer to something else
+        yield from self._piece(event)
+
+    def _piece(self, event: MessageUpdate) -> Iterator[NumberedEvent]:
+        if event.message_id in self._whole:
+            return
+        if event.message_id != self._message:
+            if event.n:  # its beginning was not heard: the log will have it whole
+                return
+            self._message, self._pieces_seen, self._gap = event.message_id, 0, False
+            self._draft.again()
+        self._gap = self._gap or event.n != self._pieces_seen
+        self._pieces_seen += 1
+        kind = _KINDS.get(event.delta.type)
+        if not self._gap and kind is not None:
+            yield from self._draft.piece(kind, event.delta.text)
+
+    # -- what is stored ------------------------------------------------------------------
+
+    def entry(self, seq: int, entry: Entry) -> Iterator[NumberedEvent]:
+        """What a log entry adds, or decides."""
+        if self.done:
+            return
+        yield from self._entry(seq, entry)
+        self._log_seq = seq
+        early, self._early = self._early, []
+        for event in early:
+            yield from self.live(event)
+
+    def _entry(self, seq: int, entry: Entry) -> Iterator[NumberedEvent]:
+        view = self._view
+        was_parked = view.parked
+        view.apply(entry, seq)
+        if view.begun and self.status == "queued":
+            self.status = "in_progress"
+        if view.end is not None:
+            yield from self._end(seq, entry.ts)
+        elif view.parking is not None and not was_parked:
+            yield from self._park(seq, entry.ts)
+        elif view.begun and isinstance(entry, MessageEntry):
+            self.last_entry = entry.id
+            if isinstance(entry.message, AssistantMessage):
+                yield from self._reply(entry.id, entry.message)
+            elif isinstance(entry.message, ToolResultMessage):
+                yield from self._result(entry.message)
+
+    def _reply(self, message_id: str, message: AssistantMessage) -> Iterator[NumberedEvent]:
+        self._whole.add(message_id)
+        self._message, self._pieces_seen, self._gap = "", 0, False
+        groups = groups_of(message.content)
+        if self._has_format:
+            said = "".join(group.text for group in groups if group.kind == "message")
+            groups = [group for group in groups if group.kind == "reasoning"]
+            if message.tool_calls and said.strip():  # no part of the answer, which has a form
+                groups.append(TextGroup("reasoning", said))
+        phase: Phase = "commentary" if message.tool_calls or self._view.goes_on else "final_answer"
+        yield from self._draft.whole(groups, phase)
+        self._draft = MessageDraft(self._output, words_wait=self._has_format)
+        self.used_tools = self.used_tools or any(c.host != CLIENT_HOST for c in message.tool_calls)
+        for call in message.tool_calls:
+            tell = self._output.client_call if call.host == CLIENT_HOST else self._output.own_call
+            yield from tell(call.call_id, call.name, _arguments(call))
+
+    def _result(self, message: ToolResultMessage) -> Iterator[NumberedEvent]:
+        asked = self._asked.pop(message.call_id, None)
+        if asked is not None and asked.kind == "call":  # an earlier response asked for its approval
+            arguments = msgspec.json.encode(asked.arguments).decode()
+            yield from self._output.own_call(asked.call_id, asked.tool, arguments, approval_id=asked.id)
+        text = words_of(message)
+        yield from self._output.own_result(message.call_id, text, is_error=message.outcome.is_error)
+
+    def _park(self, seq: int, ts: int) -> Iterator[NumberedEvent]:
+        parking = self._view.parking
+        assert parking is not None  # noqa: S101 - asked before
+        self.outcome = parking.outcome
+        if parking.outcome == "waiting_approval":
+            approvals = list(self._view.approvals.values())
+            yield from self._output.text("message", waiting_text(approvals), phase="commentary")
+            for request in approvals:
+                if request.kind == "call":
+                    arguments = msgspec.json.encode(request.arguments).decode()
+                    yield from self._output.approval(request.id, request.tool, arguments)
+            if not self._waits:
+                self._over("completed", seq, ts)
+        elif parking.outcome == "requires_action":
+            self._over("completed", seq, ts)
+        elif not self._waits:
+            self.problem = problem_of_parking(parking)
+            self._over("failed", seq, ts)
+
+    def _end(self, seq: int, ts: int) -> Iterator[NumberedEvent]:
+        end = self._view.end
+        assert end is not None  # noqa: S101 - asked before
+        self.outcome = end.outcome
+        yield from self._draft.broken_off()
+        if end.outcome not in ("completed", "truncated"):
+            self.problem = problem_of_end(end)
+            self._over(_STATUS.get(end.outcome, "failed"), seq, ts)
+            return
+        if self._has_format and self._view.answer.strip():
+            yield from self._output.text("message", self._view.answer, phase="final_answer")
+        self._over(_STATUS.get(end.outcome, "completed"), seq, ts)
+
+    def _over(self, status: STATUSES, seq: int, ts: int) -> None:
+        self.status, self.end_seq, self.ended_ms = status, seq, ts
+        self._output.end()
+
+
+def _arguments(call: ToolCallBlock) -> str:
+    """The arguments as JSON; what the model wrote, where it was none."""
+    if call.arguments is None:
+        return call.raw_arguments or "{}"
+    return msgspec.json.encode(call.arguments).decode()

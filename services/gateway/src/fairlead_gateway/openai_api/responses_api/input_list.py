@@ -1,0 +1,61 @@
+"""What a response answers, as items: rebuilt from its mail."""
+
+import base64
+from typing import Any
+
+import msgspec
+
+from fairlead_common.errors import NotFoundError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.client_tools import ClientResult
+from fairlead_common.protocol.messages import Attachment
+from fairlead_gateway.gateway import Gateway
+from fairlead_gateway.openai_api.responses_api.ids import call_id_of
+from fairlead_gateway.openai_api.responses_api.objects import InputItemList
+from fairlead_gateway.openai_api.responses_api.stored import StoredResponse
+
+
+async def input_list(gateway: Gateway, stored: StoredResponse) -> InputItemList:
+    """The prompt with its files, or the result of the client's tool that the response goes on with."""
+    if stored.said is not None:
+        content: list[dict[str, Any]] = [{"type": "input_text", "text": stored.said.text}]
+        content += [await _file(gateway, each) for each in stored.said.attachments]
+        item = {
+            "id": stored.id.item("msg", 0).replace("msg_0", "msg_in", 1),
+            "type": "message",
+            "role": "user",
+            "status": "completed",
+            "content": content,
+        }
+    else:
+        item = {
+            "id": stored.id.item("fco", 0),
+            "type": "function_call_output",
+            "call_id": call_id_of(stored.id.session, stored.id.key),
+            "output": await _result(gateway, stored),
+            "status": "completed",
+        }
+    return InputItemList(data=[item], first_id=str(item["id"]), last_id=str(item["id"]))
+
+
+async def _file(gateway: Gateway, file: Attachment) -> dict[str, Any]:
+    try:
+        data = base64.b64encode(await gateway.objects.get(file.object)).decode()
+    except NotFoundError:
+        data = ""
+    url = f"data:{file.media_type};base64,{data}"
+    if file.media_type.startswith("image/"):
+        return {"type": "input_image", "detail": "auto", "image_url": url, "file_id": None}
+    return {"type": "input_file", "filename": file.name, "file_data": url}
+
+
+async def _result(gateway: Gateway, stored: StoredResponse) -> str:
+    subject = subjects.mail(stored.id.session, stored.id.kind, stored.id.key)
+    record = await gateway.bus.last(subjects.SESSIONS, subject)
+    if record is None:
+        return ""
+    data = await gateway.objects.unpack(record.data, record.headers)
+    try:
+        return msgspec.json.decode(data, type=ClientResult).text
+    except msgspec.DecodeError:
+        return ""

@@ -1,0 +1,53 @@
+"""What a response's request asked for beside its prompt: kept in a header of the mail that it became.
+
+So it is stored in the same write as the prompt, and removed with it.
+"""
+
+import json
+from collections.abc import Mapping
+
+import msgspec
+
+from fairlead_common.protocol.subjects import H_RESPONSE
+from fairlead_common.received import Headers
+
+
+class ResponseParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What only the response itself tells of its request.
+
+    Fields:
+        agent: that answers. created_at: seconds since 1970.
+        background: its client polls. store: it can be asked for later.
+        previous, conversation: as the client named them.
+        instructions, system: names of objects; of the request, and of system messages up to here.
+    """
+
+    agent: str
+    created_at: int
+    background: bool = False
+    store: bool = True
+    metadata: dict[str, str] = {}
+    previous: str | None = None
+    conversation: str | None = None
+    instructions: str = ""
+    system: str = ""
+    max_output_tokens: int | None = None
+    parallel_tool_calls: bool = True
+    truncation: str = "disabled"
+    user: str | None = None
+
+
+def header_of(parameters: ResponseParameters) -> Headers:
+    """The header, in ASCII."""
+    return {H_RESPONSE: json.dumps(msgspec.to_builtins(parameters), separators=(",", ":"))}
+
+
+def parameters_in(headers: Mapping[str, str]) -> ResponseParameters | None:
+    """What the header of a mail holds; None: it was not sent for a response."""
+    text = headers.get(H_RESPONSE)
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=ResponseParameters)
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,101 @@
+"""Whose job it is: users see and change their own, admins all. A job acts for its owner."""
+
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+
+from fairlead_common.cron.jobs import Document
+from fairlead_common.cron.requests import MAX_PAGE, CronStatus, GetJob, Jobs, ListJobs, OneJob
+from fairlead_common.protocol.users import ADMIN
+from fairlead_gateway.gateway import gateway_of, principal_of
+from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.identity.principal import Principal
+from fairlead_gateway.identity.session_access import check_session
+from fairlead_gateway.scheduling.scheduler_client import answer_to
+
+_jobs: Final = msgspec.json.Decoder(Jobs)
+_status: Final = msgspec.json.Decoder(CronStatus)
+
+
+def owner_of(document: Document) -> str:
+    """The user for whom a job runs."""
+    created_by = document.get("createdBy")
+    owner = created_by.get("owner") if isinstance(created_by, dict) else None
+    return str(owner) if owner else ADMIN
+
+
+async def read_job(request: Request, job: str) -> Document:
+    """A stored job of the caller's.
+
+    Raises:
+        Problem: 404, there is none that the caller may see.
+    """
+    data = await answer_to(request, "cron.get", GetJob(id=job, count=1))
+    document = msgspec.json.decode(data, type=OneJob).job
+    if not _may_use(principal_of(request), document):
+        raise Problem(404, f"id: there is no job {job}", field="id")
+    return document
+
+
+async def check_job(request: Request, job: str) -> None:
+    """Nothing, or a refusal of another user's job. For admins it asks nothing.
+
+    Raises:
+        Problem: 404, there is none that the caller may see.
+    """
+    if not principal_of(request).is_admin:
+        await read_job(request, job)
+
+
+async def check_job_session(request: Request, job: Document, *, is_new: bool) -> None:
+    """Refuse a job that would write to a session to which its creator may not write.
+
+    Args:
+        job: the fields that are given. is_new: it is no change: a session that is not named is `main`.
+
+    Raises:
+        Problem: 404, 403.
+    """
+    if principal_of(request).is_admin or not (is_new or "session" in job):
+        return
+    named = job.get("session")
+    session = named if isinstance(named, str) and named else "main"
+    try:
+        await check_session(gateway_of(request), principal_of(request), session, "write")
+    except Problem as problem:
+        problem.field = "job.session"
+        raise
+
+
+async def own_jobs(request: Request, wanted: ListJobs) -> Jobs:
+    """A page of the caller's jobs, by id."""
+    found: list[Document] = []
+    after, count = wanted.after, 0
+    while True:
+        body = msgspec.structs.replace(wanted, limit=MAX_PAGE, after=after)
+        page = _jobs.decode(await answer_to(request, "cron.list", body))
+        mine = [job for job in page.jobs if _may_use(principal_of(request), job)]
+        count += len(mine)
+        found += mine
+        if page.next is None:
+            break
+        after = page.next
+    shown = found[: wanted.limit]
+    more = str(shown[-1].get("id")) if len(found) > len(shown) else None
+    return Jobs(jobs=shown, total=count, next=more)
+
+
+def without_others(status: bytes, principal: Principal) -> bytes:
+    """The state of the scheduler, without what it says of other users' jobs."""
+    if principal.is_admin:
+        return status
+    known = _status.decode(status)
+    hidden = msgspec.structs.replace(
+        known, jobs=0, enabled_jobs=0, next_run_at_ms=None, next_job_id=None, running=0, queued=0
+    )
+    return msgspec.json.encode(hidden)
+
+
+def _may_use(principal: Principal, job: Document) -> bool:
+    return principal.is_admin or owner_of(job) == principal.account

@@ -1,0 +1,1 @@
+"""The WebSocket API: requests to all operations, and events, over one connection."""

@@ -1,0 +1,141 @@
+"""Logs in at an MCP server by OAuth: a program for the command line.
+
+    python -m fairlead_tools.mcp_servers.login
+
+The first line of its input is a `LoginWish`. It writes lines of JSON: `{"open": <address>}` for the person's
+browser, and at last `{"login": <the credential to store>}` or `{"problem": <text>}`. The browser is sent back
+to a port of this machine; where it cannot reach that, the address that it was sent to may be the second line.
+"""
+
+import asyncio
+import json
+import sys
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+from mcp.shared.auth import AuthorizationCodeResult
+
+from fairlead_common.config import McpServer
+from fairlead_common.service.logs import configure_logs
+from fairlead_tools.mcp_servers import sdk
+from fairlead_tools.mcp_servers.logins import McpLogin
+from fairlead_tools.mcp_servers.oauth import LoginStorage, found_by, provider
+from fairlead_tools.mcp_servers.server import reason_of
+
+PERSON_S: Final = 600.0  # that a person may take
+REQUEST_BYTES: Final = 16_384
+READ_S: Final = 10.0
+_PAGE: Final = b"You are logged in. This window can be closed.\n"
+_REFUSED: Final = b"The login was refused. This window can be closed.\n"
+
+
+class LoginWish(msgspec.Struct, frozen=True):
+    """Where to log in."""
+
+    url: str
+
+
+class _Callback:
+    """Hears where the person's browser is sent back to."""
+
+    def __init__(self) -> None:
+        self._came: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        self._server: asyncio.Server | None = None
+
+    async def listen(self) -> str:
+        """The address that a browser of this machine can be sent to."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=REQUEST_BYTES)
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
+
+    def close(self) -> None:
+        """Hear nothing any more."""
+        if self._server is not None:
+            self._server.close()
+
+    async def wait(self) -> AuthorizationCodeResult:
+        """What the authorization server says."""
+        return await self._came
+
+    def take(self, address: str) -> bool:
+        """Whether this is an address that the browser was sent back to."""
+        fields = {key: values[0] for key, values in parse_qs(urlsplit(address).query).items()}
+        if self._came.done() or not fields.keys() & {"code", "error"}:
+            return False
+        if "code" in fields:
+            result = AuthorizationCodeResult(
+                code=fields["code"], state=fields.get("state"), iss=fields.get("iss")
+            )
+            self._came.set_result(result)
+        else:
+            words = fields.get("error_description") or fields["error"]
+            self._came.set_exception(PermissionError(f"the login was refused: {words[:300]}"))
+        return True
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(READ_S):
+                line = (await reader.readline()).decode("latin-1")
+                words = line.split(" ")
+                taken = len(words) > 1 and words[1].startswith("/callback?") and self.take(words[1])
+                page = _PAGE if taken and "code=" in line else _REFUSED
+                head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n"
+                writer.write(head + b"Content-Length: %d\r\n\r\n%s" % (len(page), page))
+                await writer.drain()
+        except (TimeoutError, OSError, ValueError):
+            return
+        finally:
+            writer.close()
+
+
+async def log_in(wish: LoginWish) -> dict[str, Any]:
+    """The last line of the output."""
+    callback = _Callback()
+
+    async def redirect(address: str) -> None:
+        _write({"open": address})
+
+    storage = LoginStorage(McpLogin(url=wish.url, tokens={}, client={}), lambda _: None)
+    made = provider(storage, await callback.listen(), redirect, callback.wait)
+    typed = asyncio.create_task(_typed(callback), name="typed")  # ends with the program
+    try:
+        async with (
+            asyncio.timeout(PERSON_S),
+            sdk.open_session(McpServer(url=wish.url), {}, {}, sdk.NO_LOG, made) as session,
+        ):
+            await session.tools()
+    except Exception as error:  # noqa: BLE001 - whatever a server does is what is asked for
+        return {"problem": reason_of(error, PERSON_S)}
+    finally:
+        typed.cancel()
+        callback.close()
+    if not storage.login.tokens:
+        return {"problem": "the server asks for no login"}
+    return {"login": msgspec.json.encode(found_by(made, storage.login)).decode()}
+
+
+async def _typed(callback: _Callback) -> None:
+    """Take an address that the person gives here."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=REQUEST_BYTES)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        if callback.take(line.decode("utf-8", "replace").strip()):
+            return
+
+
+def _write(line: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Do what the first line of the input wishes."""
+    configure_logs("login", level="error")
+    with open(0, "rb", buffering=0, closefd=False) as unbuffered:  # the lines that follow are read later
+        wish = msgspec.json.decode(unbuffered.readline(), type=LoginWish)
+    _write(asyncio.run(log_in(wish)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""Servers made with the official MCP package, added, tested and removed by the command line."""
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.clients.stack import AGENT, Stack
+from tests.integration.foreign_tools_fixture import Program
+from tests.support import oauth_server
+from tests.support.fairlead_up import FAIRLEAD
+from tests.support.mcp_servers import SERVER
+from tests.support.nats_server import free_port
+from tests.support.waiting import eventually
+
+ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+DOCUMENT = {
+    "openapi": "3.1.0",
+    "info": {"title": "Pets", "version": "1"},
+    "servers": [{"url": "http://127.0.0.1:9/v1"}],
+    "paths": {
+        "/pets": {
+            "get": {"operationId": "list", "summary": "All pets.", "responses": {}},
+            "post": {
+                "operationId": "upload",
+                "requestBody": {
+                    "required": True,
+                    "content": {"multipart/form-data": {"schema": {"type": "object"}}},
+                },
+                "responses": {},
+            },
+        },
+        "/pets/{id}": {"delete": {"operationId": "remove", "parameters": [ID], "responses": {}}},
+    },
+}
+
+
+def cli(stack: Stack, *words: str, status: int = 0) -> Any:
+    done = stack.up.cli(*words)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "server.py"
+    path.write_text(SERVER)
+    return path
+
+
+def test_server_is_added_tested_listed_and_removed(stack: Stack, program: Path, tmp_path: Path) -> None:
+    journal = f"JOURNAL={tmp_path / 'journal'}"
+    words = ("--env", journal, "--allow", "echo", "--allow", "numbers", "--", sys.executable, str(program))
+    added = cli(stack, "mcp", "add", "kettle", *words)
+    assert "fairlead mcp test kettle" in added.stderr
+    assert "--replace" in cli(stack, "mcp", "add", "kettle", *words, status=1).stderr
+    found = json.loads(cli(stack, "mcp", "test", "kettle", "--json").stdout)
+    assert [tool["name"] for tool in found["tools"]] == ["mcp__kettle__echo", "mcp__kettle__numbers"]
+    assert all(10 < tool["tokens"] < 200 for tool in found["tools"])
+    assert found["left_out"]["fail"] == "not chosen by allow and deny"
+    assert [prompt["name"] for prompt in found["prompts"]] == ["review"]
+    filled = cli(stack, "mcp", "prompt", "kettle", "review", "pr=12", "depth=deep")
+    assert filled.stdout == "Review 12, deep.\n"
+
+    eventually(lambda: offered(stack, "kettle") == 2, within_s=40)
+    cli(stack, "mcp", "rm", "kettle")
+    assert "no MCP server 'kettle'" in cli(stack, "mcp", "test", "kettle", status=1).stderr
+
+
+def test_what_a_server_that_dies_wrote_is_shown(stack: Stack, tmp_path: Path) -> None:
+    program = tmp_path / "dies.py"
+    program.write_text("import os, sys\nsys.exit('no licence for ' + os.environ['KETTLE_TOKEN'])\n")
+    value = "a-secret-of-the-kettle"
+    refused = cli(stack, "mcp", "add", "dies", "--env", "KETTLE_TOKEN", "--", "x", status=2)
+    assert "must be NAME=VALUE" in refused.stderr
+    added = cli(
+        stack,
+        *("mcp", "add", "dies", "--env", "KETTLE_TOKEN=env:FAIRLEAD_SECRET_KETTLE"),
+        *("--", sys.executable, str(program)),
+    )
+    assert "in the clear" not in added.stderr
+    environ = {"FAIRLEAD_SECRET_KETTLE": value}
+    done = stack.up.cli("mcp", "test", "dies", environ=environ)
+    assert done.returncode == 1
+    assert "no licence for" in done.stderr
+    assert value not in done.stdout + done.stderr
+    cli(stack, "mcp", "rm", "dies")
+
+
+def test_preview_of_an_interface_names_tools_and_what_is_left_out(stack: Stack, tmp_path: Path) -> None:
+    document = tmp_path / "pets.json"
+    document.write_text(json.dumps(DOCUMENT))
+    found = json.loads(cli(stack, "tools", "preview", str(document), "--name", "pets", "--json").stdout)
+    tools = {tool["name"]: tool for tool in found["tools"]}
+    assert tools["api__pets__list"]["read_only"]
+    assert tools["api__pets__list"]["own"] == "GET /pets"
+    assert "multipart" in found["left_out"]["POST /pets"]
+    chosen = cli(stack, "tools", "preview", str(document), "--allow", "DELETE /pets/*")
+    assert "api__api__remove" in chosen.stdout
+    assert "1 tools, about " in chosen.stderr
+    assert "GET /pets: not chosen" in chosen.stderr
+    assert "No such file" in cli(stack, "tools", "preview", str(tmp_path / "none.json"), status=1).stderr
+    wrong = cli(stack, "tools", "preview", str(document), "--allow", "pets", status=1)
+    assert "allow" in wrong.stderr
+
+
+def test_login_by_oauth_is_stored_sealed_and_renewed_until_it_ends(stack: Stack, tmp_path: Path) -> None:
+    port, lasts_s = free_port(), 30  # executors renew a token 30 s before it ends: this one at once
+    vault = Program(tmp_path / "vault", "vault", oauth_server.SOURCE).start(str(port), str(lasts_s))
+    try:
+        cli(stack, "mcp", "add", "vault", "--url", f"http://127.0.0.1:{port}/mcp")
+        eventually(lambda: reachable(port), within_s=20)
+        log_in(stack, "vault")
+        eventually(lambda: offered(stack, "vault") == 1, within_s=40)
+        assert vault.lines().count("login") == 1
+        session = stack.up.session(agent=AGENT)
+        stack.up.prompt(session, "op=VAULT steps=1 tool=mcp__vault__secret")
+        assert stack.up.wait_idle(session)[-1]["outcome"] == "completed"
+        assert "the vault is open" in str(stack.up.entries(session))
+        renewed = vault.lines().count("renewed")
+        assert renewed >= 1
+        kept = next(stack.up.home.glob("tools/*/mcp/vault.login"))
+        assert kept.stat().st_mode & 0o777 == 0o600
+        assert "refresh_token" not in kept.read_text()
+        restart_tools(stack)  # the token that was stored is used up, the one that replaced it is not
+        eventually(lambda: vault.lines().count("renewed") > renewed, within_s=60)
+        vault.journal.with_name("revoked").touch()
+        restart_tools(stack)
+        eventually(lambda: "fairlead mcp login vault" in cli(stack, "mcp", "ls").stdout, within_s=90)
+    finally:
+        vault.stop()
+        cli(stack, "mcp", "rm", "vault")
+
+
+def log_in(stack: Stack, name: str) -> None:
+    """As a person does: open the address, and be sent back."""
+    program = subprocess.Popen(
+        [*FAIRLEAD, "mcp", "login", name, "--no-browser"],
+        env=stack.up.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdout is not None
+    address = program.stdout.readline().strip()
+    assert httpx.get(address, follow_redirects=True, timeout=20).text.startswith("You are logged in")
+    assert program.wait(30) == 0
+    program.stdout.close()
+
+
+def restart_tools(stack: Stack) -> None:
+    stack.up.kill("tools")
+    stack.up.wait_restarted("tools", timeout_s=60)
+
+
+def offered(stack: Stack, name: str) -> int:
+    """How many tools of a server agents get."""
+    rows = json.loads(cli(stack, "mcp", "ls", "--json").stdout)
+    return sum(row["tools"] for row in rows if row["name"] == name)
+
+
+def reachable(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False

@@ -1,0 +1,124 @@
+"""OpenAI's SDKs: conversations without a session's name, tools, parsed answers, and a killed gateway."""
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import openai
+from pydantic import BaseModel
+
+from tests.clients.stack import AGENT, Stack
+
+WEATHER: Any = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "How warm it is.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+CALL = 'steps=1 tool=weather args={"city":"Bonn"}'
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
+    degrees: int
+
+
+def sdk(stack: Stack, **more: Any) -> openai.OpenAI:
+    return openai.OpenAI(base_url=stack.openai_url, api_key=stack.up.token, timeout=60, **more)
+
+
+def test_tools_loop_and_the_conversation_is_one_session(stack: Stack) -> None:
+    messages: list[Any] = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": f'op=PYTOOL {CALL} answer="It is warm."'},
+    ]
+    sessions: list[str] = []
+    starts = 0
+    with sdk(stack) as client:
+        for _ in range(2):
+            while True:
+                answer: Any = client.chat.completions.create(model=AGENT, messages=messages, tools=[WEATHER])
+                message = answer.choices[0].message
+                sessions.append(answer.fairlead["session"])
+                messages.append(message)
+                if answer.choices[0].finish_reason != "tool_calls":
+                    break
+                for call in message.tool_calls:
+                    starts += 1
+                    assert json.loads(call.function.arguments) == {"city": "Bonn"}
+                    messages.append({"role": "tool", "tool_call_id": call.id, "content": "21 C"})
+            assert message.content.strip() == "It is warm."
+            messages.append({"role": "user", "content": f'op=PYAGAIN {CALL} answer="It is warm."'})
+    assert (len(sessions), len(set(sessions)), starts) == (4, 1, 2)
+    entries = stack.up.entries(sessions[0])
+    said = [each["message"] for each in entries if each["type"] == "message"]
+    assert [each["role"] for each in said] == ["user", "assistant", "tool_result", "assistant"] * 2
+
+
+def test_streamed_calls_are_put_together(stack: Stack) -> None:
+    with (
+        sdk(stack) as client,
+        client.chat.completions.stream(
+            model=AGENT, messages=[{"role": "user", "content": f"op=PYSTREAM {CALL}"}], tools=[WEATHER]
+        ) as stream,
+    ):
+        answer = stream.get_final_completion()
+    assert answer.choices[0].finish_reason == "tool_calls"
+    [call] = answer.choices[0].message.tool_calls or []
+    assert (call.function.name, json.loads(call.function.arguments)) == ("weather", {"city": "Bonn"})
+
+
+def test_an_answer_is_parsed_also_behind_a_tool_of_the_agent(stack: Stack) -> None:
+    text = 'op=PYPARSE steps=1 run="true" answer={"name":"Bonn","degrees":21}'
+    with sdk(stack) as client:
+        answer = client.chat.completions.parse(
+            model=AGENT, messages=[{"role": "user", "content": text}], response_format=City
+        )
+    assert answer.choices[0].message.parsed == City(name="Bonn", degrees=21)
+
+
+def test_a_model_is_described(stack: Stack) -> None:
+    with sdk(stack) as client:
+        model = client.models.retrieve(AGENT)
+    assert (model.id, model.object, model.owned_by) == (AGENT, "model", "fairlead")
+    assert (model.model_extra or {})["provider_model"] == "openai/scripted"
+    assert abs(time.time() - model.created) < 3600
+
+
+async def test_a_gateway_that_is_killed_twice_costs_no_turn_and_starts_nothing_twice(stack: Stack) -> None:
+    ledger = stack.ledger("killed-chat")
+    go = ledger.with_suffix(".go")
+    command = f"echo ran >> {ledger}; until [ -e {go} ]; do sleep 0.05; done"
+    messages: list[Any] = [{"role": "user", "content": "op=PYK1"}]
+    client = openai.AsyncOpenAI(base_url=stack.openai_url, api_key=stack.up.token, timeout=60, max_retries=12)
+    async with client:
+        first: Any = await client.chat.completions.create(model=AGENT, messages=messages)
+        messages.append(first.choices[0].message)
+        messages.append({"role": "user", "content": f'op=PYK2 steps=1 run="{command}"'})
+        asking = asyncio.create_task(
+            client.chat.completions.create(model=AGENT, messages=messages, tools=[WEATHER])
+        )
+        async with asyncio.timeout(60):
+            while not ledger.exists():
+                await asyncio.sleep(0.02)
+        stack.up.kill("gateway")
+        await asyncio.to_thread(stack.up.wait_restarted, "gateway", timeout_s=60)
+        await asyncio.to_thread(stack.up.wait_ready, 60)
+        go.touch()
+        second: Any = await asking
+        assert second.choices[0].message.content.strip() == "done PYK2"
+        messages += [second.choices[0].message, {"role": "user", "content": "op=PYK3"}]
+        third: Any = await client.chat.completions.create(model=AGENT, messages=messages)
+    assert first.fairlead["session"] == second.fairlead["session"] == third.fairlead["session"]
+    assert ledger.read_text() == "ran\n"
+
+
+def test_javascript_runs_tools_and_parses(stack: Stack) -> None:
+    found = stack.run_javascript("openai_tools.mjs")
+    assert found["tools"] == {"text": "It is warm.", "calls": ["Bonn"]}
+    assert found["parsed"] == {"name": "Bonn", "degrees": 21}

@@ -1,0 +1,200 @@
+"""Tools of the client, asked for with OpenAI's own client and called by a scripted agent."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import openai
+import pytest
+
+from fairlead_common.bus import Bus
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.content import ToolCallBlock, ToolResultMessage, Usage, text_outcome
+from fairlead_common.protocol.entries import MessageEntry, RunStartEntry
+from fairlead_common.protocol.ids import new_id
+from tests.integration.gateway_fixture import TOKEN, FakeAgent, RunningGateway
+from tests.support.waiting import until
+
+TOOLS: list[Any] = [
+    {
+        "type": "function",
+        "function": {
+            "name": "weather",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+        },
+    }
+]
+ASKED: Any = {"role": "user", "content": "How warm is it?"}
+
+
+@pytest.fixture
+async def client(gateway: RunningGateway) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key=TOKEN, timeout=20) as client:
+        yield client
+
+
+async def prompts(bus: Bus, kind: str = "prompt") -> list[Any]:
+    found = bus.read(subjects.SESSIONS, f"fairlead.session.*.in.{kind}.>")
+    return [record async for record in found]
+
+
+async def agent_of(bus: Bus, number: int = 0) -> FakeAgent:
+    """The agent of the session with prompt `number`, which it takes up."""
+    async with asyncio.timeout(20):
+        while len(found := await prompts(bus)) <= number:
+            await asyncio.sleep(0.01)
+    agent = FakeAgent(bus, subjects.parse_session(found[number].subject).session)
+    await agent.begin([found[number].seq])
+    return agent
+
+
+async def call_weather(agent: FakeAgent, *cities: str, text: str = "I ask.") -> list[ToolCallBlock]:
+    """A reply that calls the client's tool, and the end of its run."""
+    entry = new_id()
+    calls = [
+        ToolCallBlock(call_id=f"{entry}_{n}", name="weather", arguments={"city": city}, host="client")
+        for n, city in enumerate(cities, 1)
+    ]
+    await agent.reply(entry, text, *calls, usage=Usage(input_tokens=100, output_tokens=10))
+    await agent.end("requires_action")
+    return calls
+
+
+async def results(bus: Bus, count: int) -> list[dict[str, Any]]:
+    async with asyncio.timeout(20):
+        while len(found := await prompts(bus, "clientresult")) < count:
+            await asyncio.sleep(0.01)
+    return [json.loads(record.data) for record in found]
+
+
+async def go_on(agent: FakeAgent, calls: list[ToolCallBlock], text: str) -> None:
+    """The results as messages, the run that goes on, and its reply."""
+    for call in calls:
+        outcome = text_outcome("ok", "21 C", is_error=False)
+        message = ToolResultMessage(call_id=call.call_id, name=call.name, outcome=outcome)
+        await agent.append(MessageEntry(id=new_id(), message=message))
+    parked, agent.run_id = agent.run_id, new_id()
+    start = RunStartEntry(
+        id=new_id(), run_id=agent.run_id, agent="main", model="m", mode="ask", resumes=parked
+    )
+    await agent.append(start)
+    await agent.reply(new_id(), text, usage=Usage(input_tokens=7, output_tokens=3))
+    await agent.end()
+
+
+async def ask(client: openai.AsyncOpenAI, *messages: Any, **more: Any) -> Any:
+    return await client.chat.completions.create(model="main", messages=list(messages), tools=TOOLS, **more)
+
+
+def answered(call_id: str, text: str = "21 C") -> Any:
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+async def test_calls_are_told_and_their_results_continue_the_run(
+    client: openai.AsyncOpenAI, bus: Bus
+) -> None:
+    asking = asyncio.create_task(ask(client, ASKED, tool_choice="required"))
+    agent = await agent_of(bus)
+    calls = await call_weather(agent, "Bonn", "Ulm")
+    first = await asking
+    choice = first.choices[0]
+    assert (choice.finish_reason, choice.message.content) == ("tool_calls", "I ask.")
+    assert [(each.id, json.loads(each.function.arguments)) for each in choice.message.tool_calls] == [
+        (calls[0].call_id, {"city": "Bonn"}),
+        (calls[1].call_id, {"city": "Ulm"}),
+    ]
+    assert first.fairlead == {"session": agent.session, "outcome": "requires_action", "approvals": []}
+    (prompt,) = await prompts(bus)
+    asked = json.loads(prompt.data)
+    assert [tool["name"] for tool in asked["client_tools"]] == ["weather"]
+    assert asked["tool_choice"] == "required"
+
+    history = [ASKED, {**choice.message.model_dump(exclude_none=True), "content": None}]
+    with pytest.raises(openai.BadRequestError, match=calls[1].call_id):
+        await ask(client, *history, answered(calls[0].call_id))
+    answers = [answered(calls[0].call_id), answered(calls[1].call_id, "19 C")]
+    asking = asyncio.create_task(ask(client, *history, *answers))
+    found = await results(bus, 2)
+    assert [(each["call_id"], each["text"], each["sender"]) for each in found] == [
+        (calls[0].call_id, "21 C", "admin"),
+        (calls[1].call_id, "19 C", "admin"),
+    ]
+    await go_on(agent, calls, "Both are warm.")
+    second = await asking
+    assert second.choices[0].message.content == "Both are warm."
+    assert (second.choices[0].finish_reason, second.usage.prompt_tokens) == ("stop", 7)
+    assert len(await prompts(bus)) == 1
+
+    last = {"role": "assistant", "content": "Both are warm."}
+    asking = asyncio.create_task(ask(client, *history, *answers, last, {"role": "user", "content": "Thanks"}))
+    async with asyncio.timeout(20):
+        while len(thanked := await prompts(bus)) < 2:
+            await asyncio.sleep(0.01)
+    assert subjects.parse_session(thanked[1].subject).session == agent.session
+    assert json.loads(thanked[1].data)["text"] == "Thanks"
+    asking.cancel()
+
+
+async def test_calls_are_streamed_with_their_index(client: openai.AsyncOpenAI, bus: Bus) -> None:
+    async with asyncio.TaskGroup() as tasks:
+
+        async def play() -> None:
+            await call_weather(await agent_of(bus), "Bonn", "Ulm", text="")
+
+        tasks.create_task(play())
+        async with client.chat.completions.stream(model="main", messages=[ASKED], tools=TOOLS) as stream:
+            final = await stream.get_final_completion()
+    calls = final.choices[0].message.tool_calls or []
+    assert [json.loads(each.function.arguments)["city"] for each in calls] == ["Bonn", "Ulm"]
+    assert final.choices[0].finish_reason == "tool_calls"
+    assert not final.choices[0].message.content
+
+
+async def test_results_that_are_sent_again_are_one_and_a_second_answer_to_them_is_a_fork(
+    client: openai.AsyncOpenAI, gateway: RunningGateway, bus: Bus
+) -> None:
+    asking = asyncio.create_task(ask(client, ASKED))
+    agent = await agent_of(bus)
+    (call,) = await call_weather(agent, "Bonn")
+    message = (await asking).choices[0].message.model_dump(exclude_none=True)
+    body = {"model": "main", "messages": [ASKED, message, answered(call.call_id)], "tools": TOOLS}
+    content = json.dumps({**body, "stream": True})
+    for count in "01":  # the client lost its connection, and sends it again
+        headers = {"x-stainless-retry-count": count}
+        async with gateway.http.stream(
+            "POST", "/v1/chat/completions", content=content, headers=headers
+        ) as response:
+            assert response.headers["x-fairlead-session"] == agent.session
+    assert len(await results(bus, 1)) == 1
+    await go_on(agent, [call], "Warm.")
+    again = asyncio.create_task(ask(client, *body["messages"]))  # another request: another answer
+    other = await agent_of(bus, 1)
+    assert other.session != agent.session
+    await other.reply("m", "Warm, I said.")
+    await other.end()
+    assert (await again).choices[0].message.content == "Warm, I said."
+    assert len(await results(bus, 1)) == 1
+
+
+async def test_words_beside_results_steer_the_run_and_a_named_session_finds_its_calls(
+    client: openai.AsyncOpenAI, bus: Bus
+) -> None:
+    named = {"X-Fairlead-Session": "mine"}
+    asking = asyncio.create_task(ask(client, ASKED, extra_headers=named))
+    agent = await agent_of(bus)
+    (call,) = await call_weather(agent, "Bonn")
+    message = (await asking).choices[0].message.model_dump(exclude_none=True)
+    more = {"role": "user", "content": "In Fahrenheit, please."}
+    asking = asyncio.create_task(
+        ask(client, ASKED, message, answered(call.call_id), more, extra_headers=named)
+    )
+    await results(bus, 1)
+    steers: list[Any] = []
+    async with asyncio.timeout(20):
+        while not steers:
+            steers = await prompts(bus, "steer")
+    assert json.loads(steers[0].data)["text"] == "In Fahrenheit, please."
+    assert len(await prompts(bus)) == 1
+    asking.cancel()
+    await until(asking.done, "the client has left")

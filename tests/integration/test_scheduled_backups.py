@@ -1,0 +1,111 @@
+"""Scheduled backups: made once by several programs, also after one of them died, copied and told."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.installation.errors import CommandError
+from fairlead_common.installation.home import Home
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.backups import BACKUP_STATE, BackupState
+from fairlead_node.backup import scheduled
+from fairlead_node.backup.scheduled import ScheduledBackups, file_name
+from tests.integration.gateway_fixture import RunningGateway
+
+DUE = 1_790_000_400 // 3600 * 3600
+
+
+async def configure(bus: Bus, **settings: object) -> None:
+    document = {"backup": {"schedule": "1h", **settings}}
+    await Bucket(bus, subjects.BUCKET_CONFIG).put("document", msgspec.json.encode(document))
+
+
+async def state(bus: Bus) -> BackupState:
+    record = await Bucket(bus, subjects.BUCKET_CONFIG).get(BACKUP_STATE)
+    assert record is not None
+    return msgspec.json.decode(record.data, type=BackupState)
+
+
+def looker(bus: Bus, tmp_path: Path, by: str) -> ScheduledBackups:
+    home = Home(tmp_path / "home")
+    home.path.mkdir(exist_ok=True)
+    return ScheduledBackups(bus, home, tmp_path / "backups", lambda _: None, by)
+
+
+async def test_several_programs_make_one_backup_and_the_gateway_tells_its_age(
+    gateway: RunningGateway, bus: Bus, tmp_path: Path
+) -> None:
+    assert not await looker(bus, tmp_path, "a").look(DUE + 10)  # nothing is scheduled
+    await configure(bus, copy_command=["cp", "{file}", f"{tmp_path}/copy-of-{{name}}"])
+    made = await asyncio.gather(*(looker(bus, tmp_path, by).look(DUE + 10) for by in "abcde"))
+    assert sorted(made) == [False, False, False, False, True]
+    file = tmp_path / "backups" / file_name(DUE)
+    assert list((tmp_path / "backups").iterdir()) == [file]
+    assert (tmp_path / f"copy-of-{file.name}").read_bytes() == file.read_bytes()
+    known = await state(bus)
+    assert (known.due_s, known.file, known.bytes) == (DUE, str(file), file.stat().st_size)
+    assert not known.problem
+    assert time.time() * 1000 - known.copied_at_ms < 60_000
+    assert not await looker(bus, tmp_path, "f").look(DUE + 3000)
+    assert await looker(bus, tmp_path, "f").look(DUE + 3601)
+    status = (await gateway.call("GET", "/api/status"))[1]
+    assert status["backup"]["due_s"] == DUE + 3600
+    assert status["streams"]["SESSIONS"] >= 0
+    text = (await gateway.http.get("/metrics")).text
+    age = next(line for line in text.splitlines() if line.startswith("fairlead_backup_age_seconds "))
+    assert 0 <= float(age.split()[1]) < 60
+
+
+async def test_one_that_died_is_taken_over_later_or_goes_on_by_itself(
+    bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await configure(bus, keep=2, keep_weekly=0)
+
+    async def killed(*_: object) -> Path:
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patch:  # in the middle of the file
+        patch.setattr(ScheduledBackups, "_make", killed)
+        with pytest.raises(asyncio.CancelledError):
+            await looker(bus, tmp_path, "a").look(DUE)
+    assert not await looker(bus, tmp_path, "b").look(DUE)  # it may still be at work
+    with monkeypatch.context() as patch:
+        patch.setattr(scheduled, "CLAIM_S", -1.0)
+        assert await looker(bus, tmp_path, "b").look(DUE)
+    with monkeypatch.context() as patch:  # the file has its name, and nothing was said of it
+
+        async def silent(*_: object, **__: object) -> None:
+            raise asyncio.CancelledError
+
+        patch.setattr(ScheduledBackups, "_note", silent)
+        with pytest.raises(asyncio.CancelledError):
+            await looker(bus, tmp_path, "a").look(DUE + 3600)
+    assert (await state(bus)).due_s == DUE
+    assert await looker(bus, tmp_path, "a").look(DUE + 3600)
+    assert await looker(bus, tmp_path, "a").look(DUE + 7200)
+    left = sorted(path.name for path in (tmp_path / "backups").iterdir())
+    assert left == [file_name(DUE + 3600), file_name(DUE + 7200)]
+
+
+async def test_a_backup_that_fails_is_told_and_tried_again(bus: Bus, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    await configure(bus, folder=str(tmp_path / "file" / "below"))
+    with pytest.raises(CommandError, match="no backup was made"):
+        await looker(bus, tmp_path, "a").look(DUE)
+    assert "no backup was made" in (await state(bus)).problem
+    (tmp_path / "backups").mkdir()
+    damaged = tmp_path / "backups" / file_name(DUE)
+    damaged.write_bytes(b"half a file")
+    await configure(bus, copy_command=["false"])
+    with pytest.raises(CommandError, match="no backup was made"):
+        await looker(bus, tmp_path, "a").look(DUE)
+    assert damaged.with_suffix(".damaged").exists()
+    assert await looker(bus, tmp_path, "a").look(DUE)
+    known = await state(bus)
+    assert (known.due_s, known.copied_at_ms) == (DUE, 0)
+    assert "not copied: false: it ended with status 1" in known.problem

@@ -1,0 +1,253 @@
+"""What a whole Fairlead tells of itself: metrics, runs, dead letters."""
+
+import asyncio
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import nats
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from fairlead_common.installation.home import Home
+from fairlead_common.installation.nats_access import known_access
+from tests.support.fairlead_up import FairleadUp
+from tests.support.otlp_receiver import OtlpReceiver, ReceivedSpan
+from tests.support.scripted_model import ModelProcess
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(scope="module")
+def collector() -> Iterator[OtlpReceiver]:
+    with OtlpReceiver() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def up(collector: OtlpReceiver, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FairleadUp]:
+    folder = tmp_path_factory.mktemp("up")
+    with ModelProcess(folder / "model.jsonl", fsync=False) as model:
+        environ = {
+            "OPENAI_BASE_URL": model.url,
+            "OPENAI_API_KEY": "test",
+            "FAIRLEAD_MODEL": "openai/scripted",
+            "FAIRLEAD_BACKUP_LOOK_S": "10",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+            "OTEL_BSP_SCHEDULE_DELAY": "200",
+            "OTEL_METRIC_EXPORT_INTERVAL": "1000",
+        }
+        with FairleadUp(folder / "home", sets=["agents.main.mode=allow-all"], environ=environ) as running:
+            yield running
+
+
+def until(check: Callable[[], Any], what: str, timeout_s: float = 40.0) -> Any:
+    deadline = time.monotonic() + timeout_s
+    while not (found := check()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.2)
+    return found
+
+
+def publish(up: FairleadUp, subject: str, data: bytes) -> None:
+    """Store a message as the owner of the installation."""
+
+    async def send() -> None:
+        access = known_access(Home(up.home))
+        assert access is not None
+        client = await nats.connect(access.url, nkeys_seed=access.nkey)
+        await client.request(subject, data, timeout=10)
+        await client.close()
+
+    asyncio.run(send())
+
+
+def scraped(up: FairleadUp) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    """By name of the sample and by labels, without the process: the sum over processes."""
+    request = urllib.request.Request(
+        f"{up.base_url}/metrics", headers={"Authorization": f"Bearer {up.token}"}
+    )
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        text = answer.read().decode()
+    found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = tuple(sorted((k, v) for k, v in sample.labels.items() if k != "process"))
+            of_name = found.setdefault(sample.name, {})
+            of_name[labels] = of_name.get(labels, 0) + sample.value
+    return found
+
+
+def total(found: dict[str, dict[tuple[tuple[str, str], ...], float]], name: str, **labels: str) -> float:
+    wanted = set(labels.items())
+    return sum(value for at, value in found.get(name, {}).items() if wanted <= set(at))
+
+
+def test_metrics_tell_of_a_run_with_a_tool_call_in_all_services(up: FairleadUp) -> None:
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{up.base_url}/metrics", timeout=20)
+    assert refused.value.code == 401
+    before = scraped(up)
+    assert up.ask('op=M1 steps=1 run="echo sheep" answer="done"')["outcome"] == "completed"
+    time.sleep(1.1)  # scrapes of the same second are one
+    found = scraped(up)
+
+    def grown(name: str, **labels: str) -> float:
+        return total(found, name, **labels) - total(before, name, **labels)
+
+    assert grown("fairlead_prompts_accepted_total", kind="prompt") == 1
+    assert grown("fairlead_runs_total", outcome="completed", agent="main") == 1
+    assert grown("fairlead_model_requests_total", provider="openai", outcome="ok") == 2
+    assert grown("fairlead_model_tokens_total", provider="openai") > 0
+    assert grown("fairlead_first_token_seconds_count", provider="openai") == 2
+    assert grown("fairlead_run_first_token_seconds_count") == 1
+    assert grown("fairlead_tool_calls_total", kind="runtime", outcome="ok") == 1
+    assert grown("fairlead_tool_call_seconds_count", kind="runtime") == 1
+    assert grown("fairlead_auth_failures_total", reason="unauthorized") == 0  # it was before the first look
+    assert total(found, "fairlead_auth_failures_total", reason="unauthorized") == 1
+    assert grown("fairlead_gateway_requests_total", operation="GET /metrics", status="200") == 1
+    assert {
+        s for s in ("gateway", "agent", "tools", "scheduler") if total(found, "fairlead_services", service=s)
+    }
+    assert total(found, "fairlead_services") >= 4
+    assert total(found, "fairlead_executors", state="ready") == 1
+    assert total(found, "fairlead_store_free_bytes") > 0
+    assert total(found, "fairlead_stream_messages", stream="SESSIONS") > 0
+    assert total(found, "fairlead_sessions", status="idle") >= 1
+    assert total(found, "fairlead_unread_figures") == 0
+    assert total(found, "fairlead_process_memory_bytes", service="agent") > 1_000_000
+    assert not [at for at in found["fairlead_consumer_pending"] if at[0][1] == "hooks"]
+
+
+def test_runs_are_listed_by_api_and_command_line(up: FairleadUp) -> None:
+    session = up.ask('op=R1 steps=1 run="exit 3" answer="done"')["session"]
+    up.ask('op=R2 fail=401x9 answer="never"', session=session)
+    found = until(
+        lambda: (
+            up.api("GET", f"/api/runs?session={session}")["runs"][1:]
+            and up.api("GET", f"/api/runs?session={session}")["runs"]
+        ),
+        "not listed",
+    )
+    last, first = found
+    assert (first["outcome"], first["turns"], first["tools"], first["user"]) == (
+        "completed",
+        2,
+        {"ok": 1},
+        "admin",
+    )
+    assert (last["outcome"], last["error_code"]) == ("failed", "model_auth")
+    assert [
+        run["run_id"] for run in up.api("GET", f"/api/runs?session={session}&outcome=failed")["runs"]
+    ] == [last["run_id"]]
+    page = up.api("GET", f"/api/runs?session={session}&limit=1")
+    assert up.api("GET", f"/api/runs?session={session}&before={page['next']}")["runs"] == [first]
+    view = up.cli("top", "--once").stdout
+    assert "openai/scripted" in view
+    assert "runs that ended within 15 min: " in view
+    shown = up.cli("runs", "--session", session, "--since", "1h").stdout.splitlines()
+    assert ["failed (model_auth)" in shown[0], "ok:1" in shown[1]] == [True, True], shown
+    assert up.call("GET", "/api/runs?session=..")[0] == 400
+    up.api("DELETE", f"/api/sessions/{session}")
+    until(lambda: not up.api("GET", f"/api/runs?session={session}")["runs"], "still listed")
+
+
+def test_a_message_that_cannot_be_read_is_put_back_by_command_and_discarded(up: FairleadUp) -> None:
+    before = {each["id"] for each in up.api("GET", "/api/dead")["letters"]}
+    session = up.session()
+    # Mail as a later version, or another system, would write it.
+    bad = b'{"text": 7}'
+    publish(up, f"fairlead.session.{session}.in.prompt.k1", bad)
+    found = until(
+        lambda: [each for each in up.api("GET", "/api/dead")["letters"] if each["id"] not in before],
+        "no letter",
+    )
+    number = str(found[0]["id"])
+    assert session in up.cli("dead", "ls").stdout
+    assert '{"text": 7}' in up.cli("dead", "show", number).stdout
+    assert f"{number} put back into session {session}" in up.cli("dead", "retry", number).stdout
+    # Still nobody can read it: it is a dead letter again.
+    again = until(
+        lambda: [each for each in up.api("GET", "/api/dead")["letters"] if each["id"] > int(number)],
+        "no letter",
+    )
+    assert again[0]["subject"].endswith(f"dead-{found[0]['seq']}")
+    assert "discarded" in up.cli("dead", "discard", str(again[0]["id"])).stdout
+    assert "dead_letter_retried" in up.tail(400) or "dead_letter_retried" in up.cli("logs", "gateway").stdout
+
+
+def test_a_backup_is_made_by_schedule_and_told(up: FairleadUp) -> None:
+    assert up.cli("config", "set", "backup.schedule", "15m").returncode == 0
+    until(lambda: up.api("GET", "/api/status").get("backup", {}).get("made_at_ms"), "no backup")
+    (file,) = (up.home / "backups").iterdir()
+    assert up.api("GET", "/api/status")["backup"]["file"] == str(file)
+    assert up.cli("backup", "--verify", str(file)).returncode == 0
+    until(lambda: f"backup written and checked: {file}" in up.tail(400), "not printed")
+    shown = up.cli("status").stdout
+    assert "backup: 0 min ago, " in shown
+    assert "streams: " in shown
+    assert str(file) in up.cli("doctor", "--json").stdout
+    assert up.cli("backup", "--if-due").stdout == ""
+
+
+def prompted(up: FairleadUp, text: str, trace: str) -> str:
+    """The session of a prompt that a client sent with its trace."""
+    session = up.session()
+    body = json.dumps({"text": text}).encode()
+    headers = {
+        "Authorization": f"Bearer {up.token}",
+        "Content-Type": "application/json",
+        "traceparent": f"00-{trace}-{'c' * 16}-01",
+    }
+    request = urllib.request.Request(f"{up.base_url}/api/sessions/{session}/prompt", body, headers)
+    assert urllib.request.urlopen(request, timeout=20).status == 202
+    return session
+
+
+def spans(collector: OtlpReceiver, trace: str) -> dict[str, ReceivedSpan]:
+    """By id, so that one that was made twice counts once."""
+    return {each.own_id: each for each in collector.spans if each.trace == trace}
+
+
+def test_one_trace_goes_from_the_prompt_over_turns_and_tool_calls_to_the_executor(
+    up: FairleadUp, collector: OtlpReceiver
+) -> None:
+    trace = "a1" * 16
+    session = prompted(up, 'op=O1 steps=1 run="echo sheep" answer="done"', trace)
+    until(lambda: len(spans(collector, trace)) >= 6, "spans are missing")
+    found = {each.name: each for each in spans(collector, trace).values()}
+    accept, run = found["accept prompt"], found["invoke_agent main"]
+    call, executed = found["execute_tool bash"], found["run bash"]
+    assert (accept.service, accept.parent) == ("fairlead-gateway", "c" * 16)
+    assert (run.service, run.parent) == ("fairlead-agent", accept.own_id)
+    assert (call.parent, executed.service, executed.parent) == (run.own_id, "fairlead-tools", call.own_id)
+    chats = [each for each in spans(collector, trace).values() if each.name == "chat scripted"]
+    assert [each.parent for each in chats] == [run.own_id] * 2
+    assert chats[0].attributes["gen_ai.provider.name"] == "openai"
+    assert chats[0].attributes["gen_ai.usage.output_tokens"] > 0
+    assert run.attributes["gen_ai.conversation.id"] == session
+    assert (run.attributes["fairlead.run.outcome"], run.error) == ("completed", "")
+    until(lambda: collector.metrics.get(("fairlead-agent", "fairlead_runs_total"), 0) >= 1, "no metrics")
+    assert collector.metrics["fairlead-agent", "fairlead_run_seconds"] >= 1
+
+
+def test_the_trace_goes_on_where_the_owner_was_killed(up: FairleadUp, collector: OtlpReceiver) -> None:
+    trace = "b2" * 16
+    session = prompted(up, 'op=O2 steps=1 run="sleep 3" answer="done"', trace)
+    until(
+        lambda: any(each.get("message", {}).get("role") == "assistant" for each in up.entries(session)),
+        "no call",
+    )
+    pid = up.kill("agent")
+    up.wait_restarted("agent", old_pid=pid)
+    until(lambda: "invoke_agent main" in {each.name for each in spans(collector, trace).values()}, "no run")
+    found = {each.name: each for each in spans(collector, trace).values()}
+    run, call = found["invoke_agent main"], found["execute_tool bash"]
+    assert run.parent == found["accept prompt"].own_id
+    assert call.parent == run.own_id
+    assert found["run bash"].parent == call.own_id
+    assert sum(each.name == "run bash" for each in spans(collector, trace).values()) == 1

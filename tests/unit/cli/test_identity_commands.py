@@ -1,0 +1,108 @@
+"""`fairlead tokens`, `users` and `pair`: what they ask for, and what they print."""
+
+from typing import Any
+
+import click
+import pytest
+
+from fairlead import access
+from fairlead.commands.audit import audit
+from fairlead.commands.pair import pair
+from fairlead.commands.tokens import tokens
+from fairlead.commands.users import users
+from fairlead_common.installation.errors import CommandError
+
+
+class _Client:
+    url = "http://localhost:1"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, Any]] = []
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        self.asked.append((method, path, body))
+        if path.startswith("/api/audit/verify"):
+            broken = 7 if path.endswith("gone") else 0
+            counts = {"records": 2, "entries": 3, "broken_at": broken, "head": "abc"}
+            return {"whole": not broken, **counts}
+        if path == "/api/pair":
+            return {
+                "code": "flp_x",
+                "path": "/login?code=flp_x",
+                "user": "ann",
+                "role": "viewer",
+                "expires_at": 1,
+            }
+        return {"token": "flt_secret", "users": [], "id": "1"}
+
+    def patiently(self, method: str, path: str, **_: Any) -> Any:
+        self.asked.append((method, path, None))
+        if path.startswith("/api/audit"):
+            entry = {"at": 1, "who": "ann", "what": "PATCH /api/users/{user}", "about": {"user": "bob"}}
+            return {"entries": [{**entry, "fields": ["role"], "outcome": "refused"}], "next": None}
+        ended = {"expires_at": 1_790_000_000_000, "last_used_at": 0, "name": "ci"}
+        return {"tokens": [{"id": "0a", "user": "ann", "scopes": ["read", "write"], **ended}]}
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> _Client:
+    made = _Client()
+    monkeypatch.setattr(access, "open_client", lambda url: made)
+    return made
+
+
+def test_a_new_token_is_printed_alone(client: _Client, capsys: pytest.CaptureFixture[str]) -> None:
+    tokens.main(["create", "--scopes", "read, write", "--expires", "30d"], standalone_mode=False)
+    assert capsys.readouterr().out == "flt_secret\n"
+    body = {"scopes": ["read", "write"], "name": "", "expires_in_s": 2_592_000.0}
+    assert client.asked == [("POST", "/api/tokens", body)]
+    with pytest.raises(click.BadParameter, match="got 'owner'"):
+        tokens.main(["create", "--scopes", "owner"], standalone_mode=False)
+
+
+def test_tokens_are_listed_and_revoked(client: _Client, capsys: pytest.CaptureFixture[str]) -> None:
+    tokens.main(["ls"], standalone_mode=False)
+    line = capsys.readouterr().out
+    for words in ("0a", "ann", "read,write", "expires 2026-", "never used", "ci"):
+        assert words in line
+    tokens.main(["revoke", "0a/.."], standalone_mode=False)
+    assert client.asked[-1] == ("DELETE", "/api/tokens/0a%2F..", None)
+
+
+def test_users_are_added_changed_and_removed(client: _Client) -> None:
+    for args, wanted in (
+        (
+            ["add", "ann", "--role", "operator"],
+            ("POST", "/api/users", {"name": "ann", "role": "operator", "adopt": False}),
+        ),
+        (["set", "ann", "--role", "viewer"], ("PATCH", "/api/users/ann", {"role": "viewer"})),
+        (["disable", "ann"], ("PATCH", "/api/users/ann", {"disabled": True})),
+        (["enable", "ann"], ("PATCH", "/api/users/ann", {"disabled": False})),
+        (["rm", "ann"], ("DELETE", "/api/users/ann", None)),
+        (["ls"], ("GET", "/api/users", None)),
+    ):
+        users.main(args, standalone_mode=False)
+        assert client.asked[-1] == wanted
+
+
+def test_a_pairing_code_is_printed_as_a_link_and_a_command(
+    client: _Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair.main(["--user", "ann", "--role", "viewer", "--ttl", "30m"], standalone_mode=False)
+    shown = capsys.readouterr().out
+    assert "http://localhost:1/login?code=flp_x" in shown
+    assert "fairlead pair --url http://localhost:1 --redeem flp_x" in shown
+    body = {"name": "", "ttl_s": 1800.0, "user": "ann", "role": "viewer"}
+    assert client.asked == [("POST", "/api/pair", body)]
+
+
+def test_the_audit_log_is_listed_and_verified(client: _Client, capsys: pytest.CaptureFixture[str]) -> None:
+    audit.main(["--who", "ann", "--limit", "5"], standalone_mode=False)
+    line = capsys.readouterr().out
+    for words in ("ann", "refused", "PATCH /api/users/{user}", "bob role"):
+        assert words in line
+    assert client.asked == [("GET", "/api/audit?who=ann&limit=5", None)]
+    audit.main(["verify"], standalone_mode=False)
+    assert capsys.readouterr().out == "whole: 3 entries in 2 records, head abc\n"
+    with pytest.raises(CommandError, match="record 7 does not follow"):
+        audit.main(["verify", "--head", "gone"], standalone_mode=False)

@@ -1,0 +1,95 @@
+"""Tools, their choice and the form of the answer, as OpenAI's clients ask for them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead_common.errors import InvalidInputError
+from fairlead_common.protocol.client_tools import ClientTool, ResponseFormat
+from fairlead_common.protocol.messages import UserInput
+from fairlead_gateway.openai_api.request import ChatRequest
+from fairlead_gateway.openai_api.wishes import Wishes, wishes_of
+
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
+FUNCTION: dict[str, Any] = {
+    "name": "weather",
+    "description": "Tells it.",
+    "parameters": SCHEMA,
+    "strict": True,
+}
+TOOL = {"type": "function", "function": FUNCTION}
+NAMED = {"type": "function", "function": {"name": "weather"}}
+
+
+def wishes(header: str = "", **fields: Any) -> Wishes:
+    body = {"model": "main", "messages": [{"role": "user", "content": "go"}], **fields}
+    return wishes_of(msgspec.convert(body, ChatRequest), header)
+
+
+def test_tools_and_formats_reach_the_prompt() -> None:
+    wanted = wishes(
+        tools=[TOOL, {"type": "function", "function": {"name": "now"}}],
+        tool_choice=NAMED,
+        response_format={
+            "type": "json_schema",
+            "json_schema": {"name": "x", "schema": SCHEMA, "strict": True},
+        },
+    )
+    prompt = wanted.added_to(UserInput(text="go"))
+    assert prompt.client_tools == [
+        ClientTool(name="weather", description="Tells it.", parameters=SCHEMA, strict=True),
+        ClientTool(name="now"),
+    ]
+    assert prompt.tool_choice == "weather"
+    assert prompt.response_format == ResponseFormat(name="x", schema=SCHEMA, strict=True)
+    assert not prompt.only_client_tools
+    assert wishes("client", tools=[TOOL]).only_client_tools
+    assert wishes(response_format={"type": "json_object"}).response_format == ResponseFormat()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"tools": [], "tool_choice": "auto", "response_format": {"type": "text"}},
+        {"tools": None, "tool_choice": None, "response_format": None},
+        {"tools": [TOOL], "tool_choice": "none"},  # the agent's own tools are not the client's to refuse
+    ],
+)
+def test_what_asks_for_nothing_leaves_the_prompt_as_it_is(fields: dict[str, Any]) -> None:
+    assert wishes(**fields).added_to(UserInput(text="go")) == UserInput(text="go")
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"tools": {"name": "f"}}, "tools"),
+        ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools[0].type"),
+        ({"tools": [{"type": "function"}]}, "tools[0].type"),
+        ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
+        ({"tools": [TOOL, TOOL]}, "tools[1].function.name"),
+        ({"tools": [{**TOOL, "function": {**FUNCTION, "parameters": []}}]}, "tools[0].function.parameters"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": "any", "tools": [TOOL]}, "tool_choice"),
+        ({"tool_choice": NAMED}, "tool_choice"),
+        ({"tool_choice": {"type": "allowed_tools", "function": {"name": "x"}}}, "tool_choice.type"),
+        ({"response_format": "json"}, "response_format"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "a b", "schema": SCHEMA}}},
+            "response_format.json_schema.name",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_as_the_request_has_it(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        wishes(**fields)
+    assert refused.value.field == field
+
+
+def test_an_unknown_value_of_the_header_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="X-Fairlead-Tools"):
+        wishes("mine", tools=[TOOL])

@@ -1,0 +1,171 @@
+"""The audit log: who asked for what is in it, in one chain, with no secrets, and nothing waits for it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.audit import AuditEntry, AuditRecord, chain_hash
+from fairlead_gateway.identity.audit import verified
+from tests.support.fake_bus import FakeBus, FakeServer
+from tests.support.gateway_in_memory import TOKEN, GatewayInMemory, gateway_in_memory
+
+
+@pytest.fixture
+async def world(bus: FakeBus, tmp_path: Path) -> AsyncIterator[GatewayInMemory]:
+    async with gateway_in_memory(bus, tmp_path) as made:
+        await made.user("olaf", "operator")
+        await made.session("his", "olaf")
+        await made.session("other", "ann")
+        yield made
+
+
+async def stored(bus: FakeBus) -> list[AuditRecord]:
+    found = bus.read(subjects.AUDIT, subjects.AUDIT_LOG)
+    return [msgspec.json.decode(record.data, type=AuditRecord) async for record in found]
+
+
+async def logged(world: GatewayInMemory, bus: FakeBus, count: int) -> list[AuditEntry]:
+    """The entries, once there are so many."""
+    async with asyncio.timeout(20):
+        while True:
+            found = [entry for record in await stored(bus) for entry in record.entries]
+            if len(found) >= count:
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def audit(world: GatewayInMemory, query: str = "") -> list[dict[str, Any]]:
+    answer = await world.ask(TOKEN, "GET", f"/api/audit{query}")
+    assert answer.status_code == 200, answer.text
+    entries: list[dict[str, Any]] = answer.json()["entries"]
+    return entries
+
+
+async def test_it_tells_who_asked_for_what_and_no_words_of_anybody(
+    world: GatewayInMemory, bus: FakeBus
+) -> None:
+    olaf = world.token("olaf", "admin")
+    asked: list[tuple[str, str, str, Any, int]] = [
+        (olaf, "POST", "/api/sessions/his/prompt", {"text": "a secret word"}, 202),
+        (olaf, "POST", "/api/sessions/other/prompt", {"text": "a secret word"}, 404),
+        (olaf, "PATCH", "/api/sessions/his", {"title": "a secret title", "pinned": True}, 202),
+        (olaf, "POST", "/api/approvals/a1", {"decision": "once"}, 403),
+        (TOKEN, "POST", "/api/users", {"name": "new", "role": "viewer"}, 201),
+        (TOKEN, "PATCH", "/api/users/new", {"disabled": True}, 200),
+        (TOKEN, "POST", "/api/tokens", {"scopes": ["read"], "name": "secret name"}, 201),
+        (TOKEN, "POST", "/api/login", {"token": TOKEN}, 204),
+        (olaf, "GET", "/api/sessions/his", None, 200),  # reads are not noted
+        (olaf, "GET", f"/api/objects/{'0' * 64}?session=his", None, 404),  # but exports are
+    ]
+    for token, method, path, body, status in asked:
+        answer = await world.ask(token, method, path, body)
+        assert answer.status_code == status, (path, answer.text)
+    entries = await logged(world, bus, 9)
+    assert [(each.what, each.who, each.outcome, each.session) for each in entries] == [
+        ("POST /api/sessions/{session}/prompt", "olaf", "ok", "his"),
+        ("POST /api/sessions/{session}/prompt", "olaf", "refused", "other"),
+        ("PATCH /api/sessions/{session}", "olaf", "ok", "his"),
+        ("POST /api/approvals/{approval}", "olaf", "refused", ""),
+        ("POST /api/users", "admin", "ok", ""),
+        ("PATCH /api/users/{user}", "admin", "ok", ""),
+        ("POST /api/tokens", "admin", "ok", ""),
+        ("POST /api/login", "admin", "ok", ""),
+        ("GET /api/objects/{object}", "olaf", "refused", ""),
+    ]
+    assert (entries[2].fields, entries[3].about) == (["title", "pinned"], {"approval": "a1"})
+    assert entries[5].about == {"user": "new"}
+    raw = b"".join([record.data async for record in bus.read(subjects.AUDIT, subjects.AUDIT_LOG)])
+    for secret in (b"secret", TOKEN.encode(), b"flt_", olaf.encode()):
+        assert secret not in raw
+
+
+async def test_it_is_read_by_admins_with_filters_and_pages(world: GatewayInMemory, bus: FakeBus) -> None:
+    olaf = world.token("olaf", "admin")
+    for number in range(6):
+        await world.ask(olaf, "POST", "/api/sessions/his/prompt", {"text": f"{number}", "key": f"k{number}"})
+        await world.ask(TOKEN, "POST", "/api/users", {"name": f"u{number}", "role": "viewer"})
+    await logged(world, bus, 12)
+    assert len(await audit(world, "?who=olaf")) == 6
+    assert len(await audit(world, "?what=users")) == 6
+    assert len(await audit(world, "?session=his&who=admin")) == 0
+    assert await audit(world, "?until=1") == []
+    found: list[int] = []
+    before = ""
+    while True:
+        page = (await world.ask(TOKEN, "GET", f"/api/audit?limit=2{before}")).json()
+        found += [each["at"] for each in page["entries"]]
+        if page["next"] is None:
+            break
+        before = f"&before={page['next']}"
+    assert len(found) == 12
+    assert found == sorted(found, reverse=True)
+    assert (await world.ask(olaf, "GET", "/api/audit")).status_code == 403
+    assert (await world.ask(world.token("admin", "read"), "GET", "/api/audit")).status_code == 403
+
+
+async def test_several_gateways_write_one_chain(
+    world: GatewayInMemory, bus: FakeBus, server: FakeServer, tmp_path: Path
+) -> None:
+    async with gateway_in_memory(await server.connect("second"), tmp_path) as second:
+        for number in range(30):
+            for each in (world, second):
+                each.gateway.audit.note(AuditEntry(at=number, what="x"))
+            await asyncio.sleep(0.03)  # longer than what one record gathers
+        await logged(world, bus, 60)
+    report = await verified(bus)
+    assert (report.whole, report.entries, report.broken_at) == (True, 60, 0)
+    assert report.records > 2
+
+
+@pytest.mark.parametrize("how", ["changed", "removed", "inserted", "begun anew"])
+async def test_a_change_of_the_log_is_found(world: GatewayInMemory, bus: FakeBus, how: str) -> None:
+    await bus.api(f"STREAM.DELETE.{subjects.AUDIT}")
+    wanted = {"name": subjects.AUDIT, "subjects": [subjects.AUDIT_LOG], "allow_direct": True}
+    await bus.api(f"STREAM.CREATE.{subjects.AUDIT}", wanted)
+    previous, records = "", []
+    for number in range(5):
+        data = msgspec.json.encode(AuditRecord(previous=previous, entries=[AuditEntry(at=number, what="x")]))
+        previous = chain_hash(data)
+        records.append(data)
+    head = previous
+    match how:
+        case "changed":
+            records[2] = records[2].replace(b'"at":2', b'"at":9')
+        case "removed":
+            del records[2]
+        case "inserted":
+            records.insert(2, msgspec.json.encode(AuditRecord(previous=chain_hash(records[1]), entries=[])))
+        case _:
+            records = [msgspec.json.encode(AuditRecord(previous="", entries=[]))]
+    for data in records:
+        await bus.publish(subjects.AUDIT_LOG, data)
+    report = await verified(bus, head)
+    assert not report.whole
+    assert (await verified(bus)).whole == (how == "begun anew")  # that is why heads are kept elsewhere
+
+
+async def test_a_prompt_does_not_wait_for_the_log_and_a_new_user_does(
+    world: GatewayInMemory, bus: FakeBus
+) -> None:
+    await bus.api(f"STREAM.DELETE.{subjects.AUDIT}")  # nothing can be written
+    olaf = world.token("olaf", "admin")
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    answer = await world.ask(olaf, "POST", "/api/sessions/his/prompt", {"text": "x"})
+    assert (answer.status_code, loop.time() - began < 1.0) == (202, True)
+    refused = await world.ask(TOKEN, "POST", "/api/users", {"name": "new", "role": "viewer"})
+    assert refused.status_code >= 500
+
+
+async def test_wrong_tokens_are_noted_with_their_address(world: GatewayInMemory, bus: FakeBus) -> None:
+    heard: list[str] = []
+    world.gateway.auth.throttle.when_failed(heard.append)
+    for _ in range(30):
+        await world.ask("wrong-wrong", "GET", "/api/me")
+    assert len(heard) == 10  # no more than are taken
+    assert all(heard)

@@ -1,0 +1,113 @@
+"""Which other agents may be prompted, and what an answer says."""
+
+import base64
+import json
+
+import pytest
+
+from fairlead_common.bus.requests import MicroEndpoint, MicroInfo
+from fairlead_tools.agents.conversation import AgentConversation, Said
+from fairlead_tools.agents.discovered import agents_of
+from tests.support.fake_bus import FakeBus, FakeServer
+
+
+def info(address: str = "hermes.ops.one", **fields: object) -> MicroInfo:
+    said = {"agent": "hermes", "owner": "ops", "protocol_version": "0.3", **fields}
+    prompt = MicroEndpoint(name="prompt", subject=f"agents.prompt.{address}", metadata={"max_payload": "2KB"})
+    return MicroInfo(name="agents", id=address, description="It\nhelps.", endpoints=[prompt], metadata=said)
+
+
+def test_agents_are_named_by_their_subject_and_each_once() -> None:
+    found = agents_of([info(), info(), info("hermes.ops.two")], ["*"], "home")
+    assert list(found) == ["hermes.ops.one", "hermes.ops.two"]
+    one = found["hermes.ops.one"]
+    assert (one.subject, one.description, one.max_payload_bytes) == (
+        "agents.prompt.hermes.ops.one",
+        "It helps.",
+        2048,
+    )
+
+
+@pytest.mark.parametrize(
+    ("allowed", "found"),
+    [(["*"], True), (["hermes.*"], True), (["hermes.ops.one"], True), (["hermes.ops"], False), ([], False)],
+)
+def test_those_that_the_configuration_allows(allowed: list[str], *, found: bool) -> None:
+    assert bool(agents_of([info()], allowed, "home")) == found
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        info("fairlead.home.main"),  # Fairlead itself
+        info(protocol_version="0.2"),
+        info("hermes.ops.*"),
+        info("hermes.ops.one.more"),
+        MicroInfo(name="weather", id="w", endpoints=info().endpoints, metadata=info().metadata),
+        MicroInfo(name="agents", id="x", metadata=info().metadata),
+        MicroInfo(
+            name="agents",
+            id="x",
+            metadata=info().metadata,
+            endpoints=[MicroEndpoint(name="prompt", subject="fairlead.session.main.in.prompt")],
+        ),
+    ],
+)
+def test_what_is_no_agent_or_fairlead_itself_is_left_out(other: MicroInfo) -> None:
+    assert agents_of([other], ["*"], "home") == {}
+
+
+def test_fairlead_of_another_owner_is_another_agent() -> None:
+    assert list(agents_of([info("fairlead.other.main")], ["*"], "home")) == ["fairlead.other.main"]
+
+
+async def answered(*messages: tuple[bytes, dict[str, str] | None]) -> Said:
+    """What is made of an answer with these messages."""
+    server = FakeServer()
+    bus: FakeBus = await server.connect("tools")
+    other = await server.connect("other")
+    await other.subscribe("agents.prompt.hermes.ops.one", lambda _: None)
+    conversation = AgentConversation(bus, agents_of([info()], ["*"], "home")["hermes.ops.one"])
+    await conversation.prompt("hi", {})
+    for data, headers in messages:
+        await other.emit(conversation._inbox, data, headers)
+
+    async def progress(_: str) -> None:
+        return
+
+    said = await conversation.listen(progress)
+    conversation.close()
+    await bus.close()
+    await other.close()
+    server.close()
+    return said
+
+
+END = (b"", None)
+
+
+def part(kind: str, data: object) -> tuple[bytes, None]:
+    return json.dumps({"type": kind, "data": data}).encode(), None
+
+
+async def test_texts_and_files_are_joined_until_the_end() -> None:
+    file = {"filename": "a.txt", "content": base64.b64encode(b"x").decode()}
+    said = await answered(
+        part("status", "ack"),
+        part("response", "one "),
+        part("of a later version", {}),
+        (b"no json", None),
+        part("response", {"text": "two", "attachments": [file]}),
+        END,
+    )
+    assert (said.kind, said.text) == ("end", "one two")
+    assert [(each.filename, each.content) for each in said.files] == [("a.txt", b"x")]
+
+
+async def test_an_error_and_a_question_end_the_wait() -> None:
+    refused = await answered((b"", {"Nats-Service-Error-Code": "429", "Nats-Service-Error": "later"}), END)
+    assert (refused.kind, refused.text) == ("refused", "429: later")
+    asked = await answered(part("query", {"id": "q", "reply_subject": "_INBOX.agents.x", "prompt": "why?"}))
+    assert asked.kind == "query"
+    assert asked.query is not None
+    assert (asked.query.id, asked.query.prompt) == ("q", "why?")
