@@ -1,12 +1,17 @@
 """What the bus does where several servers may answer: streams made again, and streams that lose their end."""
 
+import json
+from typing import Any
+
 import pytest
 
-from fairlead_common.bus import Bus, retry
+from fairlead_common.bus import Bus, WrongSequenceError, retry
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import BusUnavailableError
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.streams import STREAMS
+from fairlead_common.received import Delivery
 from tests.support.nats_server import NatsServer
 
 
@@ -48,5 +53,39 @@ async def test_stream_that_may_lose_its_end_is_believed_when_it_lacks_something(
         in_cluster.reached(s.SESSIONS, 1_000)
         with pytest.raises(BusUnavailableError):
             await in_cluster.last(s.SESSIONS, s.session_log("none"))
+    finally:
+        await in_cluster.close()
+
+
+@pytest.mark.parametrize("named", [0, 99], ids=["a leader that lags", "what was never agreed on"])
+async def test_refusal_that_nothing_on_the_log_bears_out_is_asked_again(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, named: int
+) -> None:
+    """Else an attempt on its way is stored after its writer was told that it was not."""
+    in_cluster = await Bus.connect(bus.settings._replace(replicas=3), name="test")
+    try:
+        log = s.session_log(new_id())
+        first = await in_cluster.append(s.SESSIONS, log, b"1", record_id="a", expected=0)
+        for _ in range(100):
+            await bus.publish(s.session_log(new_id()), b"of another session")
+        ask, refused = in_cluster.ask, []
+
+        async def ask_once_wrongly_refused(subject: str, *rest: Any, **options: Any) -> Any:
+            reply = None if subject == log and not refused else await ask(subject, *rest, **options)
+            if reply is not None:
+                return reply
+            refused.append(subject)
+            error = {"code": 400, "err_code": 10071, "description": f"wrong last sequence: {named}"}
+            return Delivery(subject, "", json.dumps({"error": error}).encode(), {})
+
+        monkeypatch.setattr(in_cluster, "ask", ask_once_wrongly_refused)
+        second = await in_cluster.append(s.SESSIONS, log, b"2", record_id="b", expected=first)
+        assert refused
+        assert [each.seq async for each in bus.read(s.SESSIONS, log)] == [first, second]
+        with pytest.raises(WrongSequenceError):
+            await in_cluster.append(s.SESSIONS, log, b"3", record_id="c", expected=first)
+        await bus.purge(s.SESSIONS, log)
+        with pytest.raises(WrongSequenceError):
+            await in_cluster.append(s.SESSIONS, log, b"3", record_id="c", expected=second)
     finally:
         await in_cluster.close()

@@ -190,14 +190,13 @@ class Bus(Reader):
             try:
                 return await self.publish(subject, data, fields, point=point)
             except WrongSequenceError as error:
-                if error.last >= (fence[1] if fence else expected) or not await self._was_of_yesterday(
-                    stream, expected
-                ):
-                    wide = fence[0] if fence else subject
-                    stored = await self._find(stream, wide, record_id, expected, error)
-                    if stored is None:
+                fenced, at = fence or (subject, expected)
+                if error.last >= at or not await self._was_of_yesterday(stream, expected):
+                    stored = await self._find(stream, fenced, record_id, expected, error)
+                    if stored is not None:
+                        return stored
+                    if not await self._still_ends_at(stream, fenced, at):
                         raise
-                    return stored
             except BusUnavailableError:
                 pass  # the next attempt is refused if this one was stored, and then it is found
             await retry.pause()
@@ -205,6 +204,17 @@ class Bus(Reader):
     async def _was_of_yesterday(self, stream: str, expected: int) -> bool:
         """Whether it was refused by a leader that lacks what is there: one that was replaced meanwhile."""
         return self.replicated and await self.last_sequence(stream) < expected
+
+    async def _still_ends_at(self, stream: str, fenced: str, expected: int) -> bool:
+        """Whether nothing moved the fence after all, so that an earlier attempt may still be stored.
+
+        A leader that has just been elected refuses by what it has applied so far, and one that is about to
+        fall by what will never be agreed on.
+        """
+        if not self.replicated:
+            return False
+        last = await self.last(stream, fenced)
+        return (last.seq if last else 0) == expected
 
     async def _find(
         self, stream: str, subject: str, record_id: str, after: int, refused: WrongSequenceError
