@@ -68,7 +68,8 @@ async def test_refusal_that_nothing_on_the_log_bears_out_is_asked_again(
         first = await in_cluster.append(s.SESSIONS, log, b"1", record_id="a", expected=0)
         for _ in range(100):
             await bus.publish(s.session_log(new_id()), b"of another session")
-        ask, refused = in_cluster.ask, []
+        ask = in_cluster.ask
+        refused: list[str] = []
 
         async def ask_once_wrongly_refused(subject: str, *rest: Any, **options: Any) -> Any:
             reply = None if subject == log and not refused else await ask(subject, *rest, **options)
