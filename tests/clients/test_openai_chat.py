@@ -60,6 +60,23 @@ def test_tools_loop_and_the_conversation_is_one_session(stack: Stack) -> None:
     assert [each["role"] for each in said] == ["user", "assistant", "tool_result", "assistant"] * 2
 
 
+def test_old_functions_are_called_in_their_old_form(stack: Stack) -> None:
+    messages: list[Any] = [{"role": "user", "content": f'op=PYOLD {CALL} answer="It is warm."'}]
+    words = ""
+    with sdk(stack) as client:
+        for wanted in ("function_call", "stop"):
+            choice = client.chat.completions.create(
+                model=AGENT, messages=messages, functions=[WEATHER["function"]]
+            ).choices[0]
+            assert choice.finish_reason == wanted
+            messages.append(choice.message)
+            words = choice.message.content or ""
+            if choice.message.function_call:
+                assert json.loads(choice.message.function_call.arguments) == {"city": "Bonn"}
+                messages.append({"role": "function", "name": "weather", "content": "21 C"})
+    assert words.strip() == "It is warm."
+
+
 def test_streamed_calls_are_put_together(stack: Stack) -> None:
     with (
         sdk(stack) as client,
@@ -90,10 +107,13 @@ def test_a_model_is_described(stack: Stack) -> None:
     assert abs(time.time() - model.created) < 3600
 
 
-async def test_a_gateway_that_is_killed_twice_costs_no_turn_and_starts_nothing_twice(stack: Stack) -> None:
-    ledger = stack.ledger("killed-chat")
+async def test_a_gateway_that_is_killed_costs_no_turn_and_no_choice_and_starts_nothing_twice(
+    stack: Stack,
+) -> None:
+    ledger, choices = stack.ledger("killed-chat"), stack.ledger("killed-choices")
     go = ledger.with_suffix(".go")
     command = f"echo ran >> {ledger}; until [ -e {go} ]; do sleep 0.05; done"
+    in_each = f"echo ran >> {choices}; until [ -e {go} ]; do sleep 0.05; done"
     messages: list[Any] = [{"role": "user", "content": "op=PYK1"}]
     client = openai.AsyncOpenAI(base_url=stack.openai_url, api_key=stack.up.token, timeout=60, max_retries=12)
     async with client:
@@ -103,19 +123,32 @@ async def test_a_gateway_that_is_killed_twice_costs_no_turn_and_starts_nothing_t
         asking = asyncio.create_task(
             client.chat.completions.create(model=AGENT, messages=messages, tools=[WEATHER])
         )
+        choosing = asyncio.create_task(
+            client.chat.completions.create(
+                model=AGENT,
+                messages=[*messages[:2], {"role": "user", "content": f'op=PYKN steps=1 run="{in_each}"'}],
+                n=3,
+            )
+        )
         async with asyncio.timeout(60):
-            while not ledger.exists():
+            while not (ledger.exists() and choices.exists() and choices.read_text() == "ran\n" * 3):
                 await asyncio.sleep(0.02)
         stack.up.kill("gateway")
         await asyncio.to_thread(stack.up.wait_restarted, "gateway", timeout_s=60)
         await asyncio.to_thread(stack.up.wait_ready, 60)
         go.touch()
         second: Any = await asking
+        chosen: Any = await choosing
         assert second.choices[0].message.content.strip() == "done PYK2"
         messages += [second.choices[0].message, {"role": "user", "content": "op=PYK3"}]
         third: Any = await client.chat.completions.create(model=AGENT, messages=messages)
     assert first.fairlead["session"] == second.fairlead["session"] == third.fairlead["session"]
     assert ledger.read_text() == "ran\n"
+    assert [each.message.content.strip() for each in chosen.choices] == ["done PYKN"] * 3
+    sessions = {each.fairlead["session"] for each in chosen.choices}
+    assert len(sessions) == 3
+    assert first.fairlead["session"] not in sessions
+    assert choices.read_text() == "ran\n" * 3
 
 
 def test_javascript_runs_tools_and_parses(stack: Stack) -> None:

@@ -51,10 +51,13 @@ class Resumed(msgspec.Struct, frozen=True):
 
     Fields:
         prompt: sequence of the mail that it is about. seq: of the last record that the client was told of.
+        function: by which a client of the old `functions` knows the first of the `calls`; it knows no others.
     """
 
     prompt: int
     seq: int
+    function: str = ""
+    calls: list[str] = []
 
 
 class AcceptedCall(msgspec.Struct, frozen=True):
@@ -65,6 +68,7 @@ class AcceptedCall(msgspec.Struct, frozen=True):
         start: how that begins, if it is new and does not begin with what the client sent.
         hidden: see `KnownAnswer`, of what the session has before the prompt.
         resumed: it brings results that the session waits for.
+        choices: how many answers are asked for; see `choices.py`.
     """
 
     session: str
@@ -73,6 +77,7 @@ class AcceptedCall(msgspec.Struct, frozen=True):
     start: Start | None = None
     hidden: bool = False
     resumed: Resumed | None = None
+    choices: int = 1
 
 
 class Visit(NamedTuple):

@@ -31,6 +31,7 @@ class AnswerOptions(NamedTuple):
         is_formed: that form is not of words for people.
         stop: the answer ends before the first of these.
         progress: tell which tools the agent calls, as its thoughts.
+        choice: which of several answers this is.
     """
 
     after: int = 0
@@ -38,13 +39,15 @@ class AnswerOptions(NamedTuple):
     is_formed: bool = False
     stop: tuple[str, ...] = ()
     progress: bool = False
+    choice: int = 0
 
 
 class AnswerPiece(NamedTuple):
-    """More of the answer."""
+    """More of an answer. `choice`: of which."""
 
     kind: Literal["content", "reasoning_content"]
     text: str
+    choice: int = 0
 
 
 class ChatAnswer:
@@ -237,7 +240,7 @@ class ChatAnswer:
         if text:
             self.told += text
             self._said = True
-            yield AnswerPiece("content", text)
+            yield AnswerPiece("content", text, self._options.choice)
 
     def _say(self, text: str, *, first: bool) -> Iterator[AnswerPiece]:
         """Send words; the first ones of a message are set apart from those of the message before it."""
@@ -247,7 +250,7 @@ class ChatAnswer:
 
     def _think(self, text: str) -> Iterator[AnswerPiece]:
         if text:
-            yield AnswerPiece("reasoning_content", text)
+            yield AnswerPiece("reasoning_content", text, self._options.choice)
 
 
 def _progress(call: ToolCallBlock) -> str:

@@ -37,7 +37,7 @@ class Attempt(NamedTuple):
         record: under which the call has to be recorded before its prompt is stored; empty: it need not be.
         backoff_s: how long the client waits before it sends the request again.
         keyed: under which the call of an Idempotency-Key is recorded; empty: it has none.
-        start, hidden, resumed: see `AcceptedCall`.
+        start, hidden, resumed, choices: see `AcceptedCall`.
     """
 
     session: str
@@ -51,11 +51,14 @@ class Attempt(NamedTuple):
     start: Start | None = None
     hidden: bool = False
     resumed: Resumed | None = None
+    choices: int = 1
 
     @property
     def call(self) -> AcceptedCall:
         """What is recorded of it."""
-        return AcceptedCall(self.session, self.key, self.own, self.start, self.hidden, self.resumed)
+        return AcceptedCall(
+            self.session, self.key, self.own, self.start, self.hidden, self.resumed, self.choices
+        )
 
     def of_call(self, call: AcceptedCall) -> "Attempt":
         """The same request, for the prompt of this call."""
@@ -66,6 +69,7 @@ class Attempt(NamedTuple):
             start=call.start,
             hidden=call.hidden,
             resumed=call.resumed,
+            choices=call.choices,
         )
 
 

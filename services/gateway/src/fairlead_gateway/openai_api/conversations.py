@@ -35,6 +35,7 @@ from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.identity.session_access import check_own_session
 from fairlead_gateway.openai_api.accepted import AcceptedCall, Resumed, Start
 from fairlead_gateway.openai_api.answer import ChatAnswer
+from fairlead_gateway.openai_api.functions import NOT_RUN, call_mark
 from fairlead_gateway.openai_api.history import Answered, History
 from fairlead_gateway.openai_api.imported import imported, title_of
 from fairlead_gateway.openai_api.known_answers import FoundAnswer, KnownAnswer, KnownAnswers
@@ -68,13 +69,15 @@ async def placed_call(
     if at is None:
         return call
     answer = at.found.answer
-    if at.place == history.last_answer:
+    if at.place == history.last_answer and call.choices == 1:
         results = _results(history, answer)
         if await _may_follow(gateway, known, at, call.key, waits=bool(results)):
             summary = gateway.index.session(answer.session)
             own = summary is None or bool(summary.source)
-            resumed = Resumed(answer.prompt, answer.seq) if results else None
+            resumed = _resumed(answer) if results else None
             return replace(call, session=answer.session, own=own, hidden=answer.hidden, resumed=resumed)
+    if answer.function:
+        return call  # the session has the calls by other names than the client
     start = Start(answer.session, answer.entry, at.place.messages)
     return replace(call, start=start, hidden=answer.hidden)
 
@@ -91,8 +94,12 @@ async def resumed_call(
         if answer.session == call.session and (results := _results(history, answer)):
             at = _Known(place, found)
             if await _may_follow(gateway, known, at, call.key, waits=bool(results)):
-                return replace(call, resumed=Resumed(answer.prompt, answer.seq))
+                return replace(call, resumed=_resumed(answer))
     return call
+
+
+def _resumed(answer: KnownAnswer) -> Resumed:
+    return Resumed(answer.prompt, answer.seq, answer.function, answer.calls if answer.function else [])
 
 
 def _results(history: History, answer: KnownAnswer) -> list[ChatMessage]:
@@ -101,6 +108,8 @@ def _results(history: History, answer: KnownAnswer) -> list[ChatMessage]:
     Raises:
         InvalidInputError: some are missing.
     """
+    if answer.function:
+        return [each for each in history.results if each.tool_call_id == answer.function]
     results = [each for each in history.results if each.tool_call_id in answer.calls]
     missing = set(answer.calls) - {each.tool_call_id for each in results}
     if results and missing and not history.new:
@@ -166,16 +175,25 @@ async def has_gone_on(gateway: Gateway, session: str, seq: int, *, waits: bool =
     return False
 
 
-async def store_results(gateway: Gateway, session: str, history: History, sender: str, seen: Headers) -> None:
+async def store_results(
+    gateway: Gateway, session: str, history: History, resumed: Resumed, sender: str, seen: Headers
+) -> None:
     """Send the results of the client's tools to the session. Harmless to repeat: the first of a call counts.
 
     Args:
         seen: see `Gateway.seen`.
     """
+    results: list[ClientResult] = []
     for message in history.results:
-        if not message.tool_call_id or not is_id(message.tool_call_id):
-            continue
-        result = ClientResult(call_id=message.tool_call_id, text=words_of(message), sender=sender)
+        call_id = message.tool_call_id or ""
+        if resumed.function and call_id == resumed.function:
+            call_id = resumed.calls[0]
+        if is_id(call_id):
+            results.append(ClientResult(call_id=call_id, text=words_of(message), sender=sender))
+    results += [
+        ClientResult(call_id=each, text=NOT_RUN, is_error=True, sender=sender) for each in resumed.calls[1:]
+    ]
+    for result in results:
         with contextlib.suppress(ConflictError):
             await create_result(gateway, session, result, seen)
 
@@ -226,6 +244,7 @@ class Memory(NamedTuple):
         hidden: the session has more than the client was told, before this request.
         prompt: sequence of the mail that the answer is about.
         is_named: the client named the session, which has to be found again for results of its tools alone.
+        old_functions: its tools are the old `functions`: it is told of the first call alone.
     """
 
     known: KnownAnswers
@@ -234,6 +253,7 @@ class Memory(NamedTuple):
     hidden: bool
     prompt: int
     is_named: bool
+    old_functions: bool = False
 
     async def keep(self, answer: ChatAnswer) -> None:
         """Record what the client was told; if it left, that is not the whole answer."""
@@ -242,6 +262,7 @@ class Memory(NamedTuple):
             return
         if self.is_named and not calls:
             return
+        function = call_mark(answer.calls[0]) if calls and self.old_functions else ""
         told = KnownAnswer(
             session=self.session,
             entry=answer.last_entry,
@@ -250,9 +271,11 @@ class Memory(NamedTuple):
             calls=calls,
             prompt=self.prompt if calls else 0,
             is_named=self.is_named,
+            function=function,
         )
+        marks = [function] if function else calls
         try:
             async with answering():
-                await self.known.remember(self.history.with_answer(answer.told, calls), told)
+                await self.known.remember(self.history.with_answer(answer.told, marks), told)
         except (FairleadError, TimeoutError) as error:
             log.warning("answer_not_remembered", session=self.session, error=str(error))

@@ -32,6 +32,7 @@ class KnownAnswer(msgspec.Struct, frozen=True):
         calls: ids of calls of the client's tools that it ends with. prompt: sequence of the mail that it is
             about, if there are any.
         is_named: the client named the session; only if it does so again, this counts.
+        function: by which a client of the old `functions` knows the first of the calls.
     """
 
     session: str
@@ -41,6 +42,7 @@ class KnownAnswer(msgspec.Struct, frozen=True):
     calls: list[str] = []
     prompt: int = 0
     is_named: bool = False
+    function: str = ""
 
 
 class FoundAnswer(NamedTuple):

@@ -1,11 +1,10 @@
-"""The body of a chat completion, and what of it is refused because it would not be honoured."""
+"""The body of a chat completion."""
 
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from fairlead_common.errors import InvalidInputError
-from fairlead_gateway.http.problems import Problem
 
 
 class ImageUrl(msgspec.Struct, frozen=True):
@@ -83,7 +82,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
         user: who talks to the program; conversations of different users are never the same.
         max_tokens, max_completion_tokens: of side tasks; in other requests they have no effect.
         tools, tool_choice, response_format: see `wishes.py`.
-        functions, function_call, n: of any form; `check_supported` says what is not supported.
+        functions, function_call: the old form of `tools`, see `functions.py`. n: see `choices.py`.
         stop: text or texts, before which the answer ends.
     """
 
@@ -104,34 +103,14 @@ class ChatRequest(msgspec.Struct, frozen=True):
 
 
 ROLES: Final = ("system", "developer", "user", "assistant", "tool", "function")
-_ADVICE: Final = {
-    "functions": "send `tools` instead; leave it out or send an empty list",
-    "function_call": "send `tool_choice` instead; must be `auto`, `none` or absent",
-    "n": "must be 1 or absent: each answer is a run of its own, which calls tools",
-}
 
 
-def check_supported(body: ChatRequest) -> None:
-    """Refuse what the client would otherwise take for done.
+def check_messages(body: ChatRequest) -> None:
+    """Refuse messages that could not be understood as they were meant.
 
     Raises:
-        Problem: 400 `unsupported_parameter` with the field.
-        InvalidInputError: a message has an unknown role, or there is none to answer.
+        InvalidInputError: one has an unknown role, or there is none to answer.
     """
-    unsupported = {
-        "functions": body.functions not in (None, []),
-        "function_call": body.function_call not in (None, "auto", "none"),
-        "n": body.n is not None and (isinstance(body.n, bool) or body.n != 1),
-    }
-    for field, refused in unsupported.items():
-        if refused:
-            got = _shown(getattr(body, field))
-            raise Problem(
-                400,
-                f"{field}: not supported; {_ADVICE[field]}; got {got}",
-                code="unsupported_parameter",
-                field=field,
-            )
     for number, message in enumerate(body.messages):
         if message.role not in ROLES:
             raise InvalidInputError(
@@ -142,10 +121,3 @@ def check_supported(body: ChatRequest) -> None:
             "messages",
             "must have one of another role than `system` and `developer`: there is nothing to answer",
         )
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, list):
-        return f"a list of length {len(value)}"
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 80 else f"{text[:80]}... ({len(text)} characters)"

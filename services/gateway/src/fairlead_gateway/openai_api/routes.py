@@ -2,7 +2,7 @@
 
 import asyncio
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from starlette.requests import Request
 
@@ -14,7 +14,7 @@ from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_o
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.http.request_parsing import parse
 from fairlead_gateway.identity.session_access import check_chosen_id
-from fairlead_gateway.openai_api.accepted import AcceptedCalls
+from fairlead_gateway.openai_api.accepted import AcceptedCalls, Visit
 from fairlead_gateway.openai_api.agent_models import check_model
 from fairlead_gateway.openai_api.answer import AnswerOptions, AnswerPiece, ChatAnswer
 from fairlead_gateway.openai_api.attempts import (
@@ -26,6 +26,7 @@ from fairlead_gateway.openai_api.attempts import (
     once,
     recorded,
 )
+from fairlead_gateway.openai_api.choices import beside, check_same, wanted_choices
 from fairlead_gateway.openai_api.conversations import (
     Memory,
     new_session,
@@ -34,13 +35,14 @@ from fairlead_gateway.openai_api.conversations import (
     store_results,
 )
 from fairlead_gateway.openai_api.format import ChatAnswerFormat, CompletionOptions
+from fairlead_gateway.openai_api.functions import as_old_form, with_tools
 from fairlead_gateway.openai_api.history import History
 from fairlead_gateway.openai_api.known_answers import KnownAnswers
 from fairlead_gateway.openai_api.prompt import prompt_of
-from fairlead_gateway.openai_api.request import ChatRequest, check_supported
+from fairlead_gateway.openai_api.request import ChatRequest, check_messages
 from fairlead_gateway.openai_api.side_task import SideTask, is_side_task
 from fairlead_gateway.openai_api.stream import AcceptedRequest, Completion
-from fairlead_gateway.openai_api.wishes import wishes_of
+from fairlead_gateway.openai_api.wishes import Wishes, wishes_of
 from fairlead_gateway.sessions.privilege_checks import check_new
 from fairlead_gateway.sessions.prompts import store_words
 from fairlead_gateway.sessions.session_sources import API, take_up
@@ -60,56 +62,122 @@ async def completions(request: Request) -> Completion[AnswerPiece] | SideTask:
     principal = principal_of(request)
     if is_side_task(request, body, gateway.config.current.gateway.openai.task_beginnings):
         return SideTask(gateway, body, principal.user)
-    check_supported(body)
-    wishes = wishes_of(body, request.headers.get("x-fairlead-tools", ""))
+    check_messages(body)
+    body = with_tools(body)
+    count = wanted_choices(request, body)
+    with as_old_form(bool(body.functions)):
+        wishes = wishes_of(body, request.headers.get("x-fairlead-tools", ""))
     progress = _wants_progress(request)
     history = History([body.model, *_person(request, body, principal.user)], body.messages)
     calls = AcceptedCalls(gateway.bus)
     known = KnownAnswers(gateway.bus, gateway.config.current.gateway.openai.session_days)
     async with once(retry_is_safe=is_repeatable(request)), answering():
         attempt = await attempt_of(request, calls, raw, principal.user, prefix="chat")
-        attempt = await _placed(gateway, calls, known, history, attempt)
-        visit, seen, event, prompt = await asyncio.gather(
-            recorded(calls, attempt),
-            gateway.seen(attempt.session),
-            gateway.bus.last(subjects.EVENTS, subjects.event(attempt.session)),
-            prompt_of(gateway.objects, history, principal.user),
-        )
-        if seen is not None:
-            await check_call_session(request, attempt)
-        await check_present(request, attempt)
-        if seen is None:
-            attempt = attempt._replace(resumed=None)
-            await _make(request, attempt, history, body.model)
-            seen = {} if attempt.own else await gateway.must_exist(attempt.session)
-        elif not attempt.own:
-            await take_up(gateway, gateway.index.session(attempt.session))
-        trace = request.headers.get(subjects.H_TRACE)
-        seq = await _store(gateway, attempt, history, wishes.added_to(prompt), trace, seen)
-    after = attempt.resumed.seq if attempt.resumed and not history.new else 0
-    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
-    formed = wishes.response_format is not None
+        attempt = await _placed(gateway, calls, known, history, attempt._replace(choices=count))
+        check_same(attempt, count)
+        stored = [
+            await _accepted(request, calls, each, history, wishes, body.model)
+            for each in (attempt, *beside(attempt))
+        ]
     request.state.audited_session = attempt.session
-    answer = ChatAnswer(seq, AnswerOptions(after, formed or bool(stop), formed, stop, progress))
-    memory = Memory(known, history, attempt.session, attempt.hidden, seq, is_named=not attempt.own)
+    followed = [
+        _followed(
+            request, body, calls, each, _answer(each, choice, body, history, wishes, progress), known, history
+        )
+        for choice, each in enumerate(stored)
+    ]
     options = body.stream_options
     usage_wanted = options is not None and bool(options.include_usage)
+    wanted = CompletionOptions(body.model, bool(body.stream), usage_wanted, bool(body.functions))
+    form = ChatAnswerFormat(attempt.key, wanted, [(answer, call.session) for call, answer in followed])
+    return Completion(*followed[0], form, followed[1:])
+
+
+def _answer(
+    stored: "_Stored", choice: int, body: ChatRequest, history: History, wishes: Wishes, progress: bool
+) -> ChatAnswer:
+    resumed = stored.attempt.resumed
+    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
+    formed = wishes.response_format is not None
+    options = AnswerOptions(
+        after=resumed.seq if resumed and not history.new else 0,
+        only_last=formed or bool(stop),
+        is_formed=formed,
+        stop=stop,
+        progress=progress,
+        choice=choice,
+    )
+    return ChatAnswer(stored.seq, options)
+
+
+def _followed(
+    request: Request,
+    body: ChatRequest,
+    calls: AcceptedCalls,
+    stored: "_Stored",
+    answer: ChatAnswer,
+    known: KnownAnswers,
+    history: History,
+) -> tuple[AcceptedRequest, ChatAnswer]:
+    attempt = stored.attempt
+    memory = Memory(
+        known,
+        history,
+        attempt.session,
+        attempt.hidden,
+        stored.seq,
+        is_named=not attempt.own,
+        old_functions=bool(body.functions),
+    )
     call = AcceptedRequest(
-        gateway=gateway,
+        gateway=gateway_of(request),
         session=attempt.session,
         stream=bool(body.stream),
-        sender=principal.user,
-        seq=seq,
-        event_seq=event.seq if event else 0,
+        sender=principal_of(request).user,
+        seq=stored.seq,
+        event_seq=stored.event_seq,
         own=attempt.own,
         detached="x-fairlead-detach" in request.headers,
         calls=calls,
-        visit=visit,
+        visit=stored.visit,
         backoff_s=attempt.backoff_s,
         told=partial(memory.keep, answer),
     )
-    wanted = CompletionOptions(body.model, bool(body.stream), usage_wanted)
-    return Completion(call, answer, ChatAnswerFormat(attempt.key, wanted, answer, attempt.session))
+    return call, answer
+
+
+class _Stored(NamedTuple):
+    """A prompt that is stored: `seq` of its mail, `event_seq` of the last live event before it."""
+
+    attempt: Attempt
+    visit: Visit | None
+    seq: int
+    event_seq: int
+
+
+async def _accepted(
+    request: Request, calls: AcceptedCalls, attempt: Attempt, history: History, wishes: Wishes, agent: str
+) -> _Stored:
+    """Store what the request brings, in the session of the attempt."""
+    gateway, principal = gateway_of(request), principal_of(request)
+    visit, seen, event, prompt = await asyncio.gather(
+        recorded(calls, attempt),
+        gateway.seen(attempt.session),
+        gateway.bus.last(subjects.EVENTS, subjects.event(attempt.session)),
+        prompt_of(gateway.objects, history, principal.user),
+    )
+    if seen is not None:
+        await check_call_session(request, attempt)
+    await check_present(request, attempt)
+    if seen is None:
+        attempt = attempt._replace(resumed=None)
+        await _make(request, attempt, history, agent)
+        seen = {} if attempt.own else await gateway.must_exist(attempt.session)
+    elif not attempt.own:
+        await take_up(gateway, gateway.index.session(attempt.session))
+    trace = request.headers.get(subjects.H_TRACE)
+    seq = await _store(gateway, attempt, history, wishes.added_to(prompt), trace, seen)
+    return _Stored(attempt, visit, seq, event.seq if event else 0)
 
 
 def _wants_progress(request: Request) -> bool:
@@ -126,7 +194,7 @@ async def _store(
     if attempt.resumed is None:
         return await store_words(gateway, attempt.session, "prompt", attempt.key, prompt, trace, seen)
     sender = prompt.sender or ""
-    await store_results(gateway, attempt.session, history, sender, seen)
+    await store_results(gateway, attempt.session, history, attempt.resumed, sender, seen)
     if not history.new:
         return attempt.resumed.prompt
     return await store_words(gateway, attempt.session, "steer", attempt.key, prompt, trace, seen)

@@ -66,22 +66,14 @@ class CompletionMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     Fields:
         content: None beside calls without words.
         reasoning_content: what the model thought, if it did.
-        tool_calls: of tools of the client.
+        tool_calls: of tools of the client. function_call: of the old `functions`.
     """
 
     content: str | None
     role: Literal["assistant"]
     reasoning_content: str = ""
     tool_calls: list[ToolCalled] = []
-
-
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """The one choice."""
-
-    message: CompletionMessage
-    finish_reason: str | None
-    index: int = 0
-    logprobs: None = None
+    function_call: Called | None = None
 
 
 class AwaitedApproval(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +90,16 @@ class FairleadAnswer(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     outcome: str
     approvals: list[AwaitedApproval]
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer. `fairlead`: of one of several; that of the first is also that of the body."""
+
+    message: CompletionMessage
+    finish_reason: str | None
+    index: int = 0
+    logprobs: None = None
+    fairlead: FairleadAnswer | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

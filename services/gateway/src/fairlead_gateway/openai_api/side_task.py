@@ -99,9 +99,9 @@ class SideTask:
         piece = AnswerPiece("content", answer.text)
         finish = "length" if answer.stop_reason == "length" else "stop"
         if not self._wanted.stream:
-            await form.whole([piece], ChatEnding(finish, answer.usage))(scope, receive, send)
+            await form.whole([piece], [ChatEnding(finish, answer.usage)])(scope, receive, send)
             return
-        chunks = form.first_chunk() + form.chunk(piece) + form.last_chunks(ChatEnding(finish, answer.usage))
+        chunks = form.first_chunk() + form.chunk(piece) + form.last_chunks([ChatEnding(finish, answer.usage)])
         await sse.start(send)
         await send({"type": "http.response.body", "body": chunks, "more_body": False})
 

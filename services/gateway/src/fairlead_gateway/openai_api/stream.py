@@ -1,7 +1,7 @@
 """The answer to an accepted request: followed in the session, sent whole or as it comes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import structlog
@@ -25,6 +25,7 @@ GRACE_S: Final = (
 
 _Piece = TypeVar("_Piece")
 _Added = TypeVar("_Added", covariant=True)
+_Write = Callable[[list[_Piece]], Awaitable[None]]
 
 
 class AcceptedRequest(NamedTuple):
@@ -87,11 +88,21 @@ class AnswerFormat(Protocol[_Piece]):
 
 
 class Completion(Generic[_Piece]):
-    """The answer to the client: an ASGI application."""
+    """The answer to the client: an ASGI application.
 
-    def __init__(self, call: AcceptedRequest, answer: PromptFold[_Piece], form: AnswerFormat[_Piece]) -> None:
+    Args:
+        beside: other prompts of the same request, whose answers are part of this one; `form` writes them all.
+    """
+
+    def __init__(
+        self,
+        call: AcceptedRequest,
+        answer: PromptFold[_Piece],
+        form: AnswerFormat[_Piece],
+        beside: Sequence[tuple[AcceptedRequest, PromptFold[_Piece]]] = (),
+    ) -> None:
         self._call = call
-        self._answer = answer
+        self._followed = [(call, answer), *beside]
         self._form = form
         self._kept: list[_Piece] = []  # for an answer that is sent whole
         self._abort: Callable[[], None] = lambda: None
@@ -111,14 +122,22 @@ class Completion(Generic[_Piece]):
         elif not call.gateway.streams.draining:
             await self._left_alone()
 
-    async def _follow(self, write: Callable[[list[_Piece]], Awaitable[None]]) -> None:
-        call = self._call
-        follower = Follower(
-            call.gateway, call.session, self._answer, after=call.seq, event_after=call.event_seq
-        )
-        await follower.run(write)
-        if call.told is not None:
-            await call.told()
+    async def _follow(self, write: _Write[_Piece]) -> None:
+        if len(self._followed) == 1:
+            await _follow(self._call, self._followed[0][1], write)
+            return
+        writing = asyncio.Lock()
+
+        async def write_alone(pieces: list[_Piece]) -> None:
+            async with writing:
+                await write(pieces)
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for call, answer in self._followed:
+                    tasks.create_task(_follow(call, answer, write_alone))
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
 
     # -- answering whole -----------------------------------------------------------
 
@@ -126,9 +145,10 @@ class Completion(Generic[_Piece]):
         self._kept += pieces
 
     async def _whole(self, done: bool, scope: Scope, receive: Receive, send: Send) -> None:
-        call, answer = self._call, self._answer
+        call = self._call
         headers = {"X-Fairlead-Session": call.session}
-        problem = answer.problem if done else _draining(call)
+        found = [answer.problem for _, answer in self._followed] if done else [_draining(call)]
+        problem = next(filter(None, found), None)
         if problem is not None:
             problem.headers.update(headers)
             await problem.response(scope["path"])(scope, receive, send)
@@ -166,21 +186,26 @@ class Completion(Generic[_Piece]):
 
         A client that sends requests again has a moment to do so.
         """
+        for call, _ in self._followed:
+            if call.told is not None:
+                await call.told()
         call = self._call
-        if call.told is not None:
-            await call.told()
-        if call.detached and not call.own:
+        stopped = [
+            (each.session, answer.item)
+            for each, answer in self._followed
+            # Else it waits unseen behind another run.
+            if each.own or (not each.detached and (answer.begun or answer.item is not None))
+        ]
+        if not stopped:
             return
-        item = self._answer.item
-        if not (call.own or self._answer.begun or item is not None):
-            return  # it waits unseen behind another run
         try:
             if call.visit is not None and await self._comes_back(call.visit):
                 return
-            wish = Abort(reason="the client closed the connection", item=item, sender=call.sender)
-            async with answering():
-                seen = await call.gateway.seen(call.session) or {}
-                await send_abort(call.gateway, call.session, wish, seen)
+            for session, item in stopped:
+                wish = Abort(reason="the client closed the connection", item=item, sender=call.sender)
+                async with answering():
+                    seen = await call.gateway.seen(session) or {}
+                    await send_abort(call.gateway, session, wish, seen)
         except (FairleadError, TimeoutError) as error:
             log.warning("abort_failed", session=call.session, error=str(error))
             return
@@ -204,6 +229,13 @@ class Completion(Generic[_Piece]):
                 await call.calls.end(call.visit)
         except (FairleadError, TimeoutError) as error:
             log.warning("call_not_ended", session=call.session, error=str(error))
+
+
+async def _follow(call: AcceptedRequest, answer: PromptFold[_Piece], write: _Write[_Piece]) -> None:
+    follower = Follower(call.gateway, call.session, answer, after=call.seq, event_after=call.event_seq)
+    await follower.run(write)
+    if call.told is not None:
+        await call.told()
 
 
 def _draining(call: AcceptedRequest) -> Problem:

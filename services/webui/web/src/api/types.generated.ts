@@ -510,7 +510,7 @@ export interface ChatMessage {
  *     user: who talks to the program; conversations of different users are never the same.
  *     max_tokens, max_completion_tokens: of side tasks; in other requests they have no effect.
  *     tools, tool_choice, response_format: see `wishes.py`.
- *     functions, function_call, n: of any form; `check_supported` says what is not supported.
+ *     functions, function_call: the old form of `tools`, see `functions.py`. n: see `choices.py`.
  *     stop: text or texts, before which the answer ends.
  */
 export interface ChatRequest {
@@ -530,12 +530,13 @@ export interface ChatRequest {
   max_completion_tokens?: unknown;
 }
 
-/** The one choice. */
+/** One answer. `fairlead`: of one of several; that of the first is also that of the body. */
 export interface Choice {
   message: CompletionMessage;
   finish_reason: string | null;
   index: number;
   logprobs: null;
+  fairlead?: FairleadAnswer;
 }
 
 /** A call that waits for its client. Its result goes to the session's mail `clientresult.<call_id>`. */
@@ -691,13 +692,14 @@ export interface CompactionUndoneEntry {
  * Fields:
  *     content: None beside calls without words.
  *     reasoning_content: what the model thought, if it did.
- *     tool_calls: of tools of the client.
+ *     tool_calls: of tools of the client. function_call: of the old `functions`.
  */
 export interface CompletionMessage {
   content: string | null;
   role: "assistant";
   reasoning_content?: string;
   tool_calls?: ToolCalled[];
+  function_call?: Called | null;
 }
 
 /** Tokens, as OpenAI counts them. */
