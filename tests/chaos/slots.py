@@ -257,8 +257,9 @@ async def _effects(bus: Bus, done: set[tuple[str, str]]) -> list[str]:
     found: list[str] = []
     mails: Counter[tuple[str, str]] = Counter()
     for subject, _ in await _records(bus, s.SESSIONS, "fairlead.session.main.in.notice.*"):
-        kind, job, slot = s.parse_session(subject).key.split("-")
-        if kind == "system":
+        kind, _, key = s.parse_session(subject).key.partition("-")
+        if kind == "system":  # the others are turns that the heartbeat of `main` was given
+            job, _, slot = key.rpartition("-")
             mails[job, slot] += 1
     known = {_slot(subject) for subject, _ in await _records(bus, s.SLOTS, s.ALL_SLOTS)}
     found += [f"{job}.{slot} has no effect" for job, slot in done - mails.keys()]
