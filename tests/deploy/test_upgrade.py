@@ -1,42 +1,28 @@
 """Other images under load: those of some commits ago, and back to those of now. Nothing is lost."""
 
 import asyncio
-import os
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 from docker.errors import DockerException
 
-from tests.deploy.deployment import NEEDS_COMPOSE, ROOT, SERVICES, SETTINGS, VERSION, Deployment
+from tests.deploy.build_images import OLDER, OLDER_TAG, build_older
+from tests.deploy.deployment import NEEDS_COMPOSE, SERVICES, VERSION, Deployment
 from tests.deploy.load import loaded
 from tests.support.containers import api
 
 pytestmark = NEEDS_COMPOSE
 
-OLDER = os.environ.get("FAIRLEAD_OLDER") or "HEAD~10"
-TAG = "test-older"
-
 
 @pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Tag of the images that the sources of some commits ago make."""
-    named = ["git", "-C", str(ROOT), "rev-parse", "--verify", "--quiet", f"{OLDER}^{{commit}}"]
-    found = subprocess.run(named, capture_output=True, text=True, timeout=20, check=False)
-    if found.returncode:
+    if not build_older(tmp_path_factory.mktemp("older")):
         pytest.skip(f"this clone does not go back to {OLDER}")
-    folder = tmp_path_factory.mktemp("older")
-    archive = folder / "sources.tar"
-    git = ["git", "-C", str(ROOT), "archive", "-o", str(archive), found.stdout.strip()]
-    subprocess.run(git, check=True, timeout=60)
-    sources = folder / "sources"
-    sources.mkdir()
-    subprocess.run(["tar", "-x", "-f", archive, "-C", sources], check=True, timeout=60)
-    Deployment(folder, SETTINGS, root=sources, version=TAG).build()
-    yield TAG
+    yield OLDER_TAG
     for service in SERVICES:
         try:
-            api().remove_image(f"fairlead-{service}:{TAG}")
+            api().remove_image(f"fairlead-{service}:{OLDER_TAG}")
         except DockerException:
             continue
 
