@@ -77,6 +77,24 @@ def test_old_functions_are_called_in_their_old_form(stack: Stack) -> None:
     assert words.strip() == "It is warm."
 
 
+def test_a_limit_cuts_the_last_reply_and_no_call(stack: Stack) -> None:
+    text = 'op=PYMAX steps=1 run="true" answer="It is warm in Bonn."'
+    with sdk(stack) as client:
+        chat = client.chat.completions.create(
+            model=AGENT, messages=[{"role": "user", "content": text}], max_completion_tokens=2
+        )
+        response = client.responses.create(
+            model=AGENT, input=text.replace("PYMAX", "PYMAXR"), max_output_tokens=2
+        )
+    assert (chat.choices[0].message.content or "").endswith("It is wa")
+    assert chat.choices[0].finish_reason == "length"
+    assert response.status == "incomplete"
+    assert response.incomplete_details is not None
+    assert response.incomplete_details.reason == "max_output_tokens"
+    assert response.output_text.endswith("It is wa")
+    assert "mcp_call" in [item.type for item in response.output]
+
+
 def test_streamed_calls_are_put_together(stack: Stack) -> None:
     with (
         sdk(stack) as client,

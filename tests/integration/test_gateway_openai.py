@@ -461,6 +461,8 @@ REFUSED: list[tuple[str, Json]] = [
     ("tool_choice", {"tool_choice": {"type": "function", "function": {"name": "f"}}}),
     ("function_call", {"function_call": {"name": "f"}}),
     ("response_format.type", {"response_format": {"type": "xml"}}),
+    ("max_tokens", {"max_tokens": 0}),
+    ("max_completion_tokens", {"max_completion_tokens": "9", "max_tokens": 9}),
     ("n", {"n": 0}),
     ("n", {"n": 9}),
     ("n", {"n": True}),

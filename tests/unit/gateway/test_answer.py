@@ -251,3 +251,48 @@ def test_progress_names_the_tools_of_the_agent() -> None:
     pieces = list(answer.entry(13, reply("a", "I look.", calls=True)))
     assert [(piece.kind, piece.text) for piece in pieces][-1] == ("reasoning_content", "[x] {}\n")
     assert answer.used_tools
+
+
+def limited(tokens: int, *, formed: bool = False) -> ChatAnswer:
+    answer = ChatAnswer(PROMPT, AnswerOptions(only_last=formed, is_formed=formed, most_tokens=tokens))
+    assert list(answer.entry(12, user(PROMPT))) == []
+    return answer
+
+
+def test_a_limit_cuts_the_last_reply_and_no_words_before_a_call() -> None:
+    answer = limited(2)
+    told = [*answer.live(words("m", 0, "I look ")), *answer.live(words("m", 1, "around"))]
+    assert text(told) == "I look a"
+    assert text(list(answer.entry(13, reply("m", "I look around", calls=True)))) == "round"
+    assert text(list(answer.live(words("n", 0, "All is well", log_seq=13)))) == "\n\nAll is w"
+    assert text(list(answer.entry(14, reply("n", "All is well")))) == ""
+    assert answer.finish == "length"
+
+
+def test_a_limit_holds_over_attempts_and_over_the_parts_of_one_reply() -> None:
+    answer = limited(3)
+    assert text(list(answer.live(words("a", 0, "One two three four")))) == "One two thre"
+    assert text([*answer.live(words("b", 0, "One two")), *answer.live(words("b", 1, " three"))]) == ""
+    assert text(list(answer.entry(13, reply("b", "One two", stop="length")))) == ""
+
+    answer = limited(3)
+    assert text(list(answer.entry(13, reply("a", "One two ", stop="length")))) == "One two "
+    assert text(list(answer.live(words("b", 0, "three four", log_seq=13)))) == "thre"
+    assert text(list(answer.entry(14, reply("b", "three four")))) == ""
+    assert (answer.told, answer.finish) == ("One two thre", "length")
+
+
+def test_a_limit_that_is_not_reached_changes_nothing_and_no_character_is_cut_in_two() -> None:
+    answer = limited(2)
+    assert text(list(answer.entry(13, reply("m", "eightbyt")))) == "eightbyt"
+    assert answer.finish == "stop"
+    answer = limited(1)
+    assert text(list(answer.entry(13, reply("m", "日本")))) == "日"
+    assert answer.finish == "length"
+
+
+def test_a_limit_holds_for_a_reply_that_is_sent_once_its_run_has_ended() -> None:
+    answer = limited(1, formed=True)
+    assert list(answer.entry(13, reply("m", '{"a": 1}'))) == []
+    told = list(answer.entry(14, RunEndEntry(id="e", run_id="r", outcome="completed", seqs=[PROMPT])))
+    assert (text(told), answer.finish) == ('{"a"', "length")

@@ -25,7 +25,7 @@ from fairlead_common.protocol.entries import (
     RunStartEntry,
 )
 from fairlead_common.protocol.events import Delta, LiveEvent, MessageUpdate
-from fairlead_gateway.openai_api.responses_api.chunks import cut
+from fairlead_gateway.openai_api.chunks import cut
 from fairlead_gateway.openai_api.responses_api.fold import ResponseFold
 from fairlead_gateway.openai_api.responses_api.ids import (
     ResponseId,
@@ -355,3 +355,32 @@ def test_other_texts_are_no_ids_of_responses(text: str) -> None:
 @pytest.mark.parametrize("text", ["msg_abc", "msg_0", "rs_x.k1", "msg_0.k1.*", "call_1.k1", "fc_68af4030"])
 def test_items_of_others_are_not_taken_for_ours(text: str) -> None:
     assert parse_item_id(text) is None
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_limit_cuts_the_last_reply_alone_and_leaves_the_same_events(live: bool) -> None:
+    fold = ResponseFold(ID, PROMPT, waits=False, has_format=False, wanted=True, most_tokens=3)
+    call = ToolCallBlock(call_id="c1", name="ls", arguments={})
+    first = reply("m1", TextBlock(text="I look around here"), call)
+    last = reply("m2", ThinkingBlock(text="hm"), TextBlock(text="All is well so far"))
+    events: list[NumberedEvent] = []
+    for seq, entry in enumerate([*started(), first, result("c1", "x"), last, ended()], 6):
+        if live and entry is first:
+            events += [e for each in written("m1", "I look ", "around here") for e in fold.live(each)]
+        if live and entry is last:
+            heard = written("m2", "hm", kind="thinking_delta", after=9)
+            heard += written("m2", "All is well", " so far", first=1, after=9)
+            events += [e for each in heard for e in fold.live(each)]
+        events += fold.entry(seq, entry)
+    assert texts(events) == "I look around hereAll is well "
+    assert fold.status == "incomplete"
+    assert [each.number for each in events] == list(range(2, 2 + len(events)))
+    assert len(events) == 30
+
+
+def test_a_limit_holds_for_an_answer_with_a_form() -> None:
+    fold = ResponseFold(ID, PROMPT, waits=False, has_format=True, wanted=True, most_tokens=1)
+    events: list[NumberedEvent] = []
+    for seq, entry in enumerate([*started(), reply("m1", TextBlock(text='{"a": 1}')), ended()], 6):
+        events += fold.entry(seq, entry)
+    assert (texts(events), fold.status) == ('{"a"', "incomplete")

@@ -11,6 +11,7 @@ from fairlead_common.protocol.entries import ApprovalRequestEntry, Entry, Messag
 from fairlead_common.protocol.events import LiveEvent, MessageUpdate
 from fairlead_common.session_log.input_view import InputEnd, InputView
 from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.openai_api.chunks import cut
 from fairlead_gateway.openai_api.outcomes import (
     problem_of_end,
     problem_of_parking,
@@ -18,6 +19,7 @@ from fairlead_gateway.openai_api.outcomes import (
     waiting_text,
 )
 from fairlead_gateway.openai_api.sent_text import SEPARATOR, Sent
+from fairlead_gateway.openai_api.token_limit import TokenLimit
 
 _SHOWN_CHARS: Final = 200  # of the arguments of a call
 
@@ -32,6 +34,7 @@ class AnswerOptions(NamedTuple):
         stop: the answer ends before the first of these.
         progress: tell which tools the agent calls, as its thoughts.
         choice: which of several answers this is.
+        most_tokens: of the last reply; None: all of it. See `token_limit.py`.
     """
 
     after: int = 0
@@ -40,6 +43,7 @@ class AnswerOptions(NamedTuple):
     stop: tuple[str, ...] = ()
     progress: bool = False
     choice: int = 0
+    most_tokens: int | None = None
 
 
 class AnswerPiece(NamedTuple):
@@ -80,6 +84,7 @@ class ChatAnswer:
         self._gap = False
         self._text = Sent()
         self._thoughts = Sent()
+        self._limit = TokenLimit(self._options.most_tokens)
         self.finish: Literal["stop", "length", "tool_calls"] | None = None
         self.problem: Problem | None = None
 
@@ -139,7 +144,9 @@ class ChatAnswer:
             return
         if event.delta.type == "text_delta":
             first = not self._text
-            yield from self._say(self._text.piece(event.delta.text), first=first)
+            text = self._limit.piece(event.delta.text)
+            self._gap = self._limit.is_full  # whether more of it counts is known once the log has it
+            yield from self._say(self._text.piece(text), first=first)
         elif event.delta.type == "thinking_delta":
             yield from self._think(self._thoughts.piece(event.delta.text))
 
@@ -195,14 +202,19 @@ class ChatAnswer:
         if thoughts and not (self._text and not self._thoughts):  # thoughts after words would confuse
             yield from self._think(self._thoughts.rest(thoughts))
         first = not self._text
-        yield from self._say(self._text.rest(message.text), first=first)
+        words = message.text if message.tool_calls else self._limit.within(message.text)
+        yield from self._say(self._text.rest(words), first=first)
         self._next()
+        self._limit.next(message.text, goes_on=self._view.goes_on)
         if self._options.progress:
             yield from self._think("".join(map(_progress, own)))
         self._goes_on = self._view.goes_on and bool(message.text)
-        if self._view.goes_on:  # it was empty or cut off: the model is asked to go on
-            return
         if self._options.only_last:  # another reply may follow
+            return
+        if words != message.text:
+            self.finish = "length"
+            return
+        if self._view.goes_on:  # it was empty or cut off: the model is asked to go on
             return
         if not message.tool_calls and message.text.strip() and message.stop_reason in ("stop", "length"):
             self.finish = "length" if message.stop_reason == "length" else "stop"
@@ -210,7 +222,8 @@ class ChatAnswer:
     def _end(self, end: InputEnd) -> Iterator[AnswerPiece]:
         if end.outcome in ("completed", "truncated"):
             yield from self._say_held()
-            self.finish = "stop" if end.outcome == "completed" else "length"
+            if self.finish is None:
+                self.finish = "stop" if end.outcome == "completed" else "length"
         else:
             self.problem = problem_of_end(end)
 
@@ -221,6 +234,7 @@ class ChatAnswer:
         self._gap = False
         self._text.again()
         self._thoughts.again()
+        self._limit.again()
 
     def _next(self) -> None:
         """The message is whole; another one follows, or none."""
@@ -234,7 +248,12 @@ class ChatAnswer:
         if self._options.only_last:
             text = self._view.answer
             ends = [at for each in self._options.stop if (at := text.find(each)) >= 0]
-            yield from self._said_piece(text[: min(ends)] if ends else text)
+            text = text[: min(ends)] if ends else text
+            words = TokenLimit(self._options.most_tokens).within(text)
+            if words != text:
+                self.finish = "length"
+            for piece in cut(words, 0, whole=True):
+                yield from self._said_piece(piece)
 
     def _said_piece(self, text: str) -> Iterator[AnswerPiece]:
         if text:

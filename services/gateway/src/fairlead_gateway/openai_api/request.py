@@ -80,7 +80,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
 
     Fields:
         user: who talks to the program; conversations of different users are never the same.
-        max_tokens, max_completion_tokens: of side tasks; in other requests they have no effect.
+        max_tokens, max_completion_tokens: of the last reply, see `token_limit.py`.
         tools, tool_choice, response_format: see `wishes.py`.
         functions, function_call: the old form of `tools`, see `functions.py`. n: see `choices.py`.
         stop: text or texts, before which the answer ends.

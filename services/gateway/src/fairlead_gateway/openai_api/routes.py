@@ -42,6 +42,7 @@ from fairlead_gateway.openai_api.prompt import prompt_of
 from fairlead_gateway.openai_api.request import ChatRequest, check_messages
 from fairlead_gateway.openai_api.side_task import SideTask, is_side_task
 from fairlead_gateway.openai_api.stream import AcceptedRequest, Completion
+from fairlead_gateway.openai_api.token_limit import limit_of
 from fairlead_gateway.openai_api.wishes import Wishes, wishes_of
 from fairlead_gateway.sessions.privilege_checks import check_new
 from fairlead_gateway.sessions.prompts import store_words
@@ -68,6 +69,7 @@ async def completions(request: Request) -> Completion[AnswerPiece] | SideTask:
     with as_old_form(bool(body.functions)):
         wishes = wishes_of(body, request.headers.get("x-fairlead-tools", ""))
     progress = _wants_progress(request)
+    limit_of(max_completion_tokens=body.max_completion_tokens, max_tokens=body.max_tokens)
     history = History([body.model, *_person(request, body, principal.user)], body.messages)
     calls = AcceptedCalls(gateway.bus)
     known = KnownAnswers(gateway.bus, gateway.config.current.gateway.openai.session_days)
@@ -106,6 +108,7 @@ def _answer(
         stop=stop,
         progress=progress,
         choice=choice,
+        most_tokens=limit_of(max_completion_tokens=body.max_completion_tokens, max_tokens=body.max_tokens),
     )
     return ChatAnswer(stored.seq, options)
 

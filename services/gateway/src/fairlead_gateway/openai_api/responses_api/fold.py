@@ -22,6 +22,7 @@ from fairlead_gateway.openai_api.responses_api.ids import ResponseId
 from fairlead_gateway.openai_api.responses_api.message_draft import MessageDraft, TextGroup, groups_of
 from fairlead_gateway.openai_api.responses_api.objects import STATUSES
 from fairlead_gateway.openai_api.responses_api.output import NumberedEvent, Phase, ResponseOutput, TextKind
+from fairlead_gateway.openai_api.token_limit import TokenLimit
 
 FIRST_EVENTS: Final = 2  # response.created, response.in_progress
 
@@ -37,6 +38,7 @@ class ResponseFold:
         has_format: the answer has a form: only the last reply is words of the answer.
         wanted: whether events are wanted; without, live events do not matter.
         approvals: that its run waited for, if the mail is a decision about one of them.
+        most_tokens: of the last reply; None: all of it.
 
     Fields:
         status: of the response. problem: why there is no answer, once that is known.
@@ -54,6 +56,7 @@ class ResponseFold:
         has_format: bool,
         wanted: bool,
         approvals: Iterable[ApprovalRequestEntry] = (),
+        most_tokens: int | None = None,
     ) -> None:
         begun_seq = 0 if response.kind == "prompt" else seq  # a run that goes on has begun
         self._asked = {each.call_id: each for each in approvals}
@@ -65,6 +68,9 @@ class ResponseFold:
         self._wanted = wanted
         self._output = ResponseOutput(response, before=FIRST_EVENTS, wanted=wanted)
         self._draft = MessageDraft(self._output, words_wait=has_format)
+        self._most_tokens = most_tokens
+        self._limit = TokenLimit(None if has_format else most_tokens)
+        self._is_cut = False  # the last reply had more words than were wanted
         self._log_seq = 0
         self._early: list[MessageUpdate] = []  # heard before the log entries that they came after
         self._message = ""  # the one that is being written
@@ -152,11 +158,15 @@ class ResponseFold:
                 return
             self._message, self._pieces_seen, self._gap = event.message_id, 0, False
             self._draft.again()
+            self._limit.again()
         self._gap = self._gap or event.n != self._pieces_seen
         self._pieces_seen += 1
         kind = _KINDS.get(event.delta.type)
         if not self._gap and kind is not None:
-            yield from self._draft.piece(kind, event.delta.text)
+            text = self._limit.piece(event.delta.text) if kind == "message" else event.delta.text
+            yield from self._draft.piece(kind, text)
+            if self._limit.is_full:  # whether more counts is known once the log has it
+                self._draft.wait()
 
     # -- what is stored ------------------------------------------------------------------
 
@@ -196,6 +206,9 @@ class ResponseFold:
             groups = [group for group in groups if group.kind == "reasoning"]
             if message.tool_calls and said.strip():  # no part of the answer, which has a form
                 groups.append(TextGroup("reasoning", said))
+        elif not message.tool_calls:
+            groups = self._within(groups)
+        self._limit.next(message.text, goes_on=self._view.goes_on)
         phase: Phase = "commentary" if message.tool_calls or self._view.goes_on else "final_answer"
         yield from self._draft.whole(groups, phase)
         self._draft = MessageDraft(self._output, words_wait=self._has_format)
@@ -203,6 +216,20 @@ class ResponseFold:
         for call in message.tool_calls:
             tell = self._output.client_call if call.host == CLIENT_HOST else self._output.own_call
             yield from tell(call.call_id, call.name, _arguments(call))
+
+    def _within(self, groups: list[TextGroup]) -> list[TextGroup]:
+        """As much of the words of a reply without calls as the client wants."""
+        said = "".join(group.text for group in groups if group.kind == "message")
+        words = self._limit.within(said)
+        self._is_cut = len(words) < len(said)
+        found: list[TextGroup] = []
+        for group in groups:
+            text = group.text
+            if group.kind == "message":
+                text, words = words[: len(text)], words[len(text) :]
+            if text:
+                found.append(TextGroup(group.kind, text))
+        return found
 
     def _result(self, message: ToolResultMessage) -> Iterator[NumberedEvent]:
         asked = self._asked.pop(message.call_id, None)
@@ -241,8 +268,10 @@ class ResponseFold:
             self._over(_STATUS.get(end.outcome, "failed"), seq, ts)
             return
         if self._has_format and self._view.answer.strip():
-            yield from self._output.text("message", self._view.answer, phase="final_answer")
-        self._over(_STATUS.get(end.outcome, "completed"), seq, ts)
+            words = TokenLimit(self._most_tokens).within(self._view.answer)
+            self._is_cut = words != self._view.answer
+            yield from self._output.text("message", words, phase="final_answer")
+        self._over("incomplete" if self._is_cut else _STATUS.get(end.outcome, "completed"), seq, ts)
 
     def _over(self, status: STATUSES, seq: int, ts: int) -> None:
         self.status, self.end_seq, self.ended_ms = status, seq, ts

@@ -45,6 +45,10 @@ class MessageDraft:
         """Another attempt begins."""
         self._at, self._repeated, self._differs = -1, 0, False
 
+    def wait(self) -> None:
+        """What this attempt says from here on is told once the log has the reply."""
+        self._differs = True
+
     def piece(self, kind: TextKind, text: str) -> Iterator[NumberedEvent]:
         """This attempt goes on with `text`."""
         if kind == "message" and self._words_wait:

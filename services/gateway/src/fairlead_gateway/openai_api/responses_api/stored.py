@@ -48,6 +48,7 @@ class StoredResponse(NamedTuple):
             has_format=has_format,
             wanted=wanted,
             approvals=self.approvals,
+            most_tokens=self.parameters.max_output_tokens,
         )
 
 
