@@ -97,6 +97,29 @@ async def test_open_streams_and_long_requests_end_at_all_gateways(
         await first.call("DELETE", "/api/users/olaf")
 
 
+async def test_a_new_password_ends_streams_of_other_logins_at_another_gateway(
+    gateways: tuple[RunningGateway, RunningGateway],
+) -> None:
+    first, second = gateways
+    await first.call("POST", "/api/users", {"name": "pia", "role": "operator"})
+    status, _ = await first.call("PUT", "/api/users/pia/password", {"password": "four grey herons"})
+    assert status == 204
+    async with httpx.AsyncClient(base_url=second.url, timeout=60) as http:
+        body = {"name": "pia", "password": "four grey herons"}
+        made = await http.post("/api/login", json=body)
+        assert made.status_code == 204
+        page = {"X-Fairlead-Page": made.headers["x-fairlead-page"], "Sec-Fetch-Site": "same-origin"}
+        async with http.stream("GET", "/api/news", headers=page) as answer:
+            assert answer.status_code == 200
+            status, _ = await first.call("PUT", "/api/users/pia/password", {"password": "five grey herons"})
+            assert status == 204
+            began = time.monotonic()
+            async for _ in answer.aiter_raw():
+                pass
+        assert time.monotonic() - began < WITHIN_S
+        assert (await http.get("/api/me", headers=page)).status_code == 401
+
+
 async def test_a_viewer_sees_nothing_more_of_a_session_that_is_no_longer_shared(
     gateways: tuple[RunningGateway, RunningGateway], bus: Bus
 ) -> None:

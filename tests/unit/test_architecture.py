@@ -39,6 +39,7 @@ OWNERS = {
     ],
     "click": ["fairlead/"],
     "nacl": ["fairlead_common/service/sealing.py"],
+    "argon2": ["fairlead_gateway/identity/password_hashing.py"],
     "cryptography": ["fairlead_remote/authority.py"],
     "ddgs": ["fairlead_tools/web/search_ddgs.py"],
     "lxml": ["fairlead_tools/web/extract.py"],

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from fairlead import access
 from fairlead.commands.audit import audit
@@ -33,7 +34,7 @@ class _Client:
                 "role": "viewer",
                 "expires_at": 1,
             }
-        return {"token": "flt_secret", "users": [], "id": "1"}
+        return {"token": "flt_secret", "users": [], "id": "1", "account": "ann"}
 
     def patiently(self, method: str, path: str, **_: Any) -> Any:
         self.asked.append((method, path, None))
@@ -83,6 +84,24 @@ def test_users_are_added_changed_and_removed(client: _Client) -> None:
     ):
         users.main(args, standalone_mode=False)
         assert client.asked[-1] == wanted
+
+
+def test_a_password_is_read_from_standard_input_or_asked_for_without_echo(client: _Client) -> None:
+    runner = CliRunner()
+    done = runner.invoke(users, ["password", "bob", "--stdin"], input="four grey herons\n")
+    assert done.exit_code == 0, done.output
+    assert "herons" not in done.output
+    bobs = {"password": "four grey herons", "revoke_tokens": False}
+    assert client.asked[-1] == ("PUT", "/api/users/bob/password", bobs)
+    typed = "old one\nfive grey herons\nfive grey herons\n"
+    done = runner.invoke(users, ["password", "ann", "--revoke-tokens"], input=typed)
+    assert done.exit_code == 0, done.output
+    assert "herons" not in done.output
+    anns = {"password": "five grey herons", "revoke_tokens": True, "old": "old one"}
+    assert client.asked[-1] == ("PUT", "/api/users/ann/password", anns)
+    assert "2 lines" in runner.invoke(users, ["password", "bob", "--stdin"], input="a\nb\n").output
+    runner.invoke(users, ["password", "bob", "--remove"])
+    assert client.asked[-1][:2] == ("DELETE", "/api/users/bob/password")
 
 
 def test_a_pairing_code_is_printed_as_a_link_and_a_command(

@@ -91,6 +91,22 @@ def test_a_client_that_sends_wrong_tokens_is_told(place: Home, server: str) -> N
     assert gateway.logins(look(place)).state == "skipped"
 
 
+def test_passwords_without_https_are_told(place: Home, server: str) -> None:
+    assert gateway.passwords(look(place)).state == "skipped"
+    Answers.body = b'{"password": false}'
+    everywhere: dict[str, Any] = {"FAIRLEAD_HOST_BIND": "0.0.0.0", "url": server}
+    assert gateway.passwords(look(place, **everywhere)).state == "ok"
+    Answers.body = b'{"password": true}'
+    assert gateway.passwords(look(place, url=server)).state == "ok"
+    assert gateway.passwords(look(place, **everywhere)).state == "warning"
+    public = "https://x.ts.net"
+    assert gateway.passwords(look(place, **everywhere, FAIRLEAD_PUBLIC_URL=public)).state == "ok"
+    named = '{"gateway.hosts": ["box.lan"]}'
+    assert gateway.passwords(look(place, url=server, FAIRLEAD_OVERRIDES=named)).state == "warning"
+    off = '{"gateway.password_login": false}'
+    assert gateway.passwords(look(place, **everywhere, FAIRLEAD_OVERRIDES=off)).state == "ok"
+
+
 def test_a_port_that_is_free_is_no_problem_and_one_that_says_nothing_is(place: Home) -> None:
     assert gateway.ready(look(place)).state == "warning"
     with socket.create_server(("127.0.0.1", 0)) as mute:

@@ -19,7 +19,9 @@ from fairlead_gateway.events.change_hints import ChangeHints
 from fairlead_gateway.http.auth import Auth
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.identity.audit_writer import AuditWriter
+from fairlead_gateway.identity.login_limits import LoginLimits
 from fairlead_gateway.identity.pairing_limit import PairingLimit
+from fairlead_gateway.identity.password_hashing import PasswordHashing
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.identity.running_requests import RunningRequests
 from fairlead_gateway.sessions.session_index import Index
@@ -116,6 +118,8 @@ class Gateway:
         self.running = RunningRequests(auth)
         self.audit = AuditWriter(bus, config)
         self.pairing_limit = PairingLimit()
+        self.login_limits = LoginLimits()
+        self.password_hashing = PasswordHashing()
 
     async def exists(self, session: str) -> bool:
         """Whether there is such a session. One that was deleted is none, until mail begins another."""

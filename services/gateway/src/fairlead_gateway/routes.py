@@ -42,12 +42,20 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "POST",
         "/api/login",
         login.login,
-        "the login cookie, for the token",
+        "the login cookie, for a token, or for a name and its password",
         {204: None},
-        body=login.TokenBody,
+        body=login.LoginBody,
         problems=(401, 429),
         public=True,
         details="The cookie is valid only with the header X-Fairlead-Page of this response.",
+    ),
+    Operation(
+        "GET",
+        "/api/login/ways",
+        login.ways,
+        "what the page offers to log in with",
+        {200: login.LoginWays},
+        public=True,
     ),
     Operation(
         "POST", "/api/logout", login.logout, "the cookie is cleared and revoked", {204: None}, scope="read"

@@ -1,6 +1,7 @@
 """`fairlead users`: who may use this Fairlead, and as what."""
 
 import json
+import sys
 from typing import Any
 
 import click
@@ -38,7 +39,9 @@ def ls(as_json: bool, url: str | None) -> None:
         return
     for each in found:
         state = "disabled" if each["disabled"] else ""
-        click.echo(f"{each['name']:24}  {each['role']:10}  {each['tokens']:3} tokens  {state}".rstrip())
+        password = "password" if each.get("password") else ""
+        line = f"{each['name']:24}  {each['role']:10}  {each['tokens']:3} tokens  {password:8}  {state}"
+        click.echo(line.rstrip())
 
 
 @users.command("set")
@@ -49,6 +52,47 @@ def set_role(name: str, role: str, url: str | None) -> None:
     """Change the role of a user. It counts at once, for all tokens and logins."""
     _change(name, {"role": role}, url)
     click.echo(f"changed: {name} ({role})")
+
+
+@users.command("password")
+@click.argument("name")
+@click.option("--stdin", is_flag=True, help="Read it from standard input: one line; of your own: old, new.")
+@click.option("--remove", is_flag=True, help="Take the password away instead.")
+@click.option("--revoke-tokens", is_flag=True, help="Also revoke all API tokens of the user.")
+@URL
+def set_password(name: str, stdin: bool, remove: bool, revoke_tokens: bool, url: str | None) -> None:
+    """Set the password of a user. All other logins of that user in browsers end.
+
+    Admins set those of others. Your own needs the present one.
+    """
+    from urllib.parse import quote
+
+    path = f"/api/users/{quote(name, safe='')}/password"
+    if remove:
+        _ask("DELETE", path, None, url)
+        click.echo(f"{name} has no password any more")
+        return
+    me = _ask("GET", "/api/me", None, url)
+    is_own = me["account"] == name and name != "admin"
+    old, new = _from_stdin(is_own) if stdin else _asked_for(name, is_own)
+    body = {"password": new, "revoke_tokens": revoke_tokens}
+    _ask("PUT", path, body if old is None else {**body, "old": old}, url)
+    click.echo(f"password set: {name}; other logins of {name} in browsers have ended")
+
+
+def _from_stdin(is_own: bool) -> tuple[str | None, str]:
+    lines = sys.stdin.read().splitlines()
+    wanted = 2 if is_own else 1
+    if len(lines) != wanted:
+        what = "the old password and the new one, a line each" if is_own else "the password, one line"
+        raise click.UsageError(f"standard input must have {what}; got {len(lines)} lines")
+    return (lines[0] if is_own else None), lines[-1]
+
+
+def _asked_for(name: str, is_own: bool) -> tuple[str | None, str]:
+    old = click.prompt("Present password", hide_input=True) if is_own else None
+    new = click.prompt(f"New password of {name}", hide_input=True, confirmation_prompt="Once more")
+    return old, new
 
 
 @users.command()

@@ -75,6 +75,7 @@ class GatewayConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields
         max_body_bytes: of a request. max_upload_bytes: of one that may bring files, where that is more.
         openai: the API that OpenAI's clients speak.
         agent_protocol: sessions as agents of the Synadia Agent Protocol.
+        password_login: whether users who have a password may log in with it.
         audit_days: for which entries of the audit log are kept that are written from then on; 0: for ever.
     """
 
@@ -83,6 +84,7 @@ class GatewayConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields
     max_upload_bytes: Annotated[int, msgspec.Meta(ge=1024, le=128 << 20)] = 32 << 20
     openai: OpenAiConfig = OpenAiConfig()
     agent_protocol: AgentProtocolConfig = AgentProtocolConfig()
+    password_login: bool = True
     audit_days: Annotated[float, msgspec.Meta(ge=0, le=36_500)] = 400.0
 
 

@@ -119,6 +119,30 @@ class PairingCode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     made_from: str = ""
 
 
+class PasswordRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is stored of a password: key `password.<user>` of the bucket `users`. The password itself is not.
+
+    Fields:
+        id: random, new with each password. Logins in a browser carry it, and end when it is another.
+        hash: argon2id, with its parameters and salt; empty: the password was taken away.
+        user_id: as in `ApiToken`; of `admin` it is empty.
+        kept: id of the login that the password was changed in, which goes on.
+        changed_at: milliseconds since 1970, UTC. changed_by: who changed it.
+    """
+
+    id: str
+    hash: str = ""
+    user_id: str = ""
+    kept: str = ""
+    changed_at: int = 0
+    changed_by: str = ""
+
+
+def password_key(user: str) -> str:
+    """The key of the password of a user in the bucket `users`."""
+    return f"password.{user}"
+
+
 def token_key(token_id: str) -> str:
     """The key of a token in the bucket `users`."""
     return f"token.{token_id}"

@@ -43,6 +43,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         bearer: of an access token: that it was made to be one. Login cookies of earlier versions have the
             same use and not this field, and are good for nothing.
         user_id: of the user, see `UserRecord`; empty: made for the owner of the installation.
+        password_id: of a cookie: the `PasswordRecord` that its user had then; empty: none.
     """
 
     id: str
@@ -54,6 +55,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     made_from: str = ""
     bearer: bool = False
     user_id: str = ""
+    password_id: str = ""
 
     @property
     def is_old_cookie(self) -> bool:
@@ -132,6 +134,7 @@ class AuthFile:
         page: str,
         made_from: str = "",
         user_id: str = "",
+        password_id: str = "",
     ) -> str:
         """A login cookie with these rights, good for `ttl_s` and only beside this value of its page."""
         return self._sign(
@@ -144,6 +147,7 @@ class AuthFile:
                 page=_sha256(page).hex(),
                 made_from=made_from,
                 user_id=user_id,
+                password_id=password_id,
             )
         )
 

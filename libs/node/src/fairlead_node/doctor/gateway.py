@@ -132,6 +132,37 @@ def address(look: DoctorContext) -> Finding:
     return ok("gateway.address", f"{bind}, behind {look.environ['FAIRLEAD_PUBLIC_URL']}")
 
 
+def passwords(look: DoctorContext) -> Finding:
+    """Whether passwords would be sent over a network in the clear."""
+    name = "gateway.passwords"
+    settings = look.config_or_defaults().gateway
+    if not settings.password_login:
+        return ok(name, "logins by password are switched off")
+    answer = ask(look.url, "/api/login/ways")
+    try:
+        is_used = bool(json.loads(answer.body)["password"]) if answer and answer.status == 200 else None
+    except (ValueError, KeyError, TypeError):
+        is_used = None
+    if is_used is None:
+        return skipped(name, "no gateway to ask")
+    if not is_used:
+        return ok(name, "nobody has a password")
+    public = look.environ.get("FAIRLEAD_PUBLIC_URL", "")
+    plain = [each for each in settings.hosts if each not in public]
+    bind = look.environ.get("FAIRLEAD_HOST_BIND") or "127.0.0.1"
+    if not _is_loopback(bind) and not public.startswith("https://"):
+        return warning(
+            name, f"users have passwords, and {bind} is not encrypted: logins by password are refused there",
+            "put a proxy with HTTPS before it and set FAIRLEAD_PUBLIC_URL, or gateway.password_login=false",
+        )  # fmt: skip
+    if plain and not public.startswith("https://"):
+        return warning(
+            name, f"users have passwords, and {', '.join(plain)} may be reached without https",
+            "set FAIRLEAD_PUBLIC_URL to the https address, or gateway.password_login=false",
+        )  # fmt: skip
+    return ok(name, "passwords are taken over https and at loopback addresses only")
+
+
 def certificate(look: DoctorContext) -> Finding:
     """How long the certificate of the public address is good."""
     url = look.environ.get("FAIRLEAD_PUBLIC_URL") or look.url
@@ -169,6 +200,13 @@ def clock(look: DoctorContext) -> Finding:
     if drift_s > _CLOCK_LIMIT_S:
         return warning("gateway.clock", f"{drift_s:.0f} s away from the gateway's", "set both by NTP")
     return ok("gateway.clock", "as the gateway's")
+
+
+def _is_loopback(bind: str) -> bool:
+    try:
+        return bind == "localhost" or ipaddress.ip_address(bind).is_loopback
+    except ValueError:
+        return False
 
 
 def _address(url: str) -> tuple[str, int]:

@@ -68,6 +68,7 @@ CHECKS: Final = (
     Check("gateway.logins", gateway.logins, server=True),
     Check("gateway.access", gateway.access, server=True),
     Check("gateway.address", gateway.address, here=True),
+    Check("gateway.passwords", gateway.passwords, server=True),
     Check("gateway.certificate", gateway.certificate, network=True),
     Check("gateway.clock", gateway.clock, server=True),
     Check("nats.server", nats.server, server=True),

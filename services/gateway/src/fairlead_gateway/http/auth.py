@@ -93,9 +93,10 @@ class Throttle:
             headers={"Retry-After": str(int(left) + 1)},
         )
 
-    def fail(self, address: str) -> None:
-        """Note a failure."""
-        self._listener(address)
+    def fail(self, address: str, *, tell: bool = True) -> None:
+        """Note a failure. Without `tell` its caller tells of it itself."""
+        if tell:
+            self._listener(address)
         now = self._clock()
         if len(self._failures) >= 10_000:
             self._forget(now)
@@ -306,6 +307,7 @@ class Auth:
         if until is not None:
             ttl_s = min(ttl_s, until - time.time())
         page = secrets.token_urlsafe(32)
+        password = self.directory.password(principal.account)
         value = self._file.mint_cookie(
             sorted(principal.scopes),
             ttl_s,
@@ -313,6 +315,7 @@ class Auth:
             page=page,
             made_from=made_from,
             user_id=principal.user_id,
+            password_id="" if password is None else password.id,
         )
         return Login(_cookie(value, int(ttl_s), secure=secure), page)
 
@@ -346,6 +349,7 @@ class Auth:
             made_from=claims.made_from,
             generation=self._generation,
             user_id=claims.user_id,
+            password_id=claims.password_id,
         )
         return self.directory.limited(principal)
 

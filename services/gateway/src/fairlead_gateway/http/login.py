@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from fairlead_common.protocol.audit import AuditEntry
+from fairlead_common.protocol.users import ADMIN
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http import web_files
 from fairlead_gateway.http.auth import PAGE_HEADER, Login, clear_cookie
@@ -14,14 +15,23 @@ from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode, one
 from fairlead_gateway.identity.audit_writer import now_ms
 from fairlead_gateway.identity.pairing import CODE, login_with
+from fairlead_gateway.identity.passwords import Password, log_in
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.responses import Me
 
 
-class TokenBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of `POST /api/login`."""
+class LoginBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of `POST /api/login`: a token, or the name of a user and its password."""
 
-    token: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+    token: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)] | None = None
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
+    password: Password | None = None
+
+
+class LoginWays(msgspec.Struct, frozen=True, kw_only=True):
+    """What one may log in with, beside a token. `password`: somebody has one, and it is not switched off."""
+
+    password: bool
 
 
 async def login_page(request: Request) -> Response:
@@ -62,16 +72,54 @@ async def _refused_link(request: Request, problem: Problem) -> Response:
 
 
 async def login(request: Request) -> Response:
-    """204, the cookie, and the header `X-Fairlead-Page` with the page's half of the login, for the token."""
+    """204, the cookie, and the header `X-Fairlead-Page` with the page's half of the login."""
     check_parameters(request)
-    body = await decode(request, TokenBody)
-    auth, address = gateway_of(request).auth, request.state.address
-    async with answering():
-        await auth.prepare(body.token, address)
-    principal = auth.accept_token(body.token, address)
+    body = await decode(request, LoginBody)
+    if body.token is not None and body.name is None and body.password is None:
+        principal = await _by_token(request, body.token)
+    elif body.token is None and body.name is not None and body.password is not None:
+        principal = await _by_password(request, body.name, body.password)
+    else:
+        raise Problem(400, "body: must have either `token`, or `name` and `password`", field="body")
     request.state.audited_user = principal.user
     made = _login(request, principal)
     return _with_cookie(Response(status_code=204, headers={PAGE_HEADER: made.page}), made)
+
+
+async def _by_token(request: Request, token: str) -> Principal:
+    auth, address = gateway_of(request).auth, request.state.address
+    async with answering():
+        await auth.prepare(token, address)
+    return auth.accept_token(token, address)
+
+
+async def _by_password(request: Request, name: str, password: str) -> Principal:
+    if not request.state.is_private:
+        text = "a password is taken over https only, or at a loopback address"
+        raise Problem(403, text, code="not_encrypted")
+    gateway, address = gateway_of(request), request.state.address
+    name = name.strip().lower()  # a phone begins with a capital
+    known = gateway.auth.directory.user(name) is not None or name == ADMIN
+    try:
+        async with answering():
+            return await log_in(gateway, name, password, address)
+    except Problem as problem:
+        if problem.status == 401:  # tries that are not looked at are not noted either: they have no limit
+            # A name that nobody has may be a password in the wrong field.
+            who = name if known else ""
+            refused = AuditEntry(
+                at=now_ms(), what="wrong password", who=who, outcome="refused", status=401, address=address
+            )
+            gateway.audit.note(refused)
+        raise
+
+
+async def ways(request: Request) -> Response:
+    """What the page offers to log in with."""
+    check_parameters(request)
+    gateway = gateway_of(request)
+    switched_on = gateway.config.current.gateway.password_login
+    return json_response(LoginWays(password=switched_on and gateway.auth.directory.has_passwords))
 
 
 async def logout(request: Request) -> Response:

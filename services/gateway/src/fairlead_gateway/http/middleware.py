@@ -25,7 +25,7 @@ DISCARD_S: Final = 1.0
 
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-PUBLIC_API: Final = frozenset({"/api/login", "/api/pair/redeem"})
+PUBLIC_API: Final = frozenset({"/api/login", "/api/login/ways", "/api/pair/redeem"})
 
 _HOST: Final = re.compile(
     r"(?P<name>\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?"
@@ -87,6 +87,9 @@ class Asked:
         is_public = bool(public_host) and found.get(b"host", "").lower().removesuffix(":443") == public_host
         self.secure = is_public or scope["scheme"] == "wss" or "https" in (scope["scheme"], forwarded)
         self.is_public = is_public
+        # Its browser has the page from a loopback address: nothing of it is on a network.
+        named = _HOST.fullmatch(found.get(b"host", ""))
+        self.is_local = named is not None and named["name"].lower() in LOOPBACK_HOSTS
 
     def get(self, name: bytes) -> str | None:
         """The value of a header."""
@@ -129,7 +132,9 @@ class RequestGuard:
                 await _discard(receive)
             await problem.response(path)(scope, receive, headers)
             return
-        scope.setdefault("state", {}).update(principal=principal, secure=secure, address=asked.address)
+        scope.setdefault("state", {}).update(
+            principal=principal, secure=secure, address=asked.address, is_private=secure or asked.is_local
+        )
         begun = False
         headed = _with_headers(send, api=api, secure=secure)
 

@@ -36,7 +36,9 @@ def audited(operation: Operation, inner: RouteFunction) -> RouteFunction:
     if not is_audited(operation):
         return inner
     name = f"{operation.method} {operation.path}"
-    waits = operation.scope in _BEFORE_THE_ANSWER or operation.path.startswith(("/api/tokens", "/api/pair"))
+    waits = operation.scope in _BEFORE_THE_ANSWER or operation.path.startswith(
+        ("/api/tokens", "/api/pair", "/api/users")
+    )
 
     async def endpoint(request: Request) -> Any:
         try:

@@ -15,7 +15,9 @@ from fairlead_common.protocol.users import (
     ADMIN,
     SCOPES_OF,
     ApiToken,
+    PasswordRecord,
     UserRecord,
+    password_key,
     token_key,
     used_key,
     user_key,
@@ -30,11 +32,13 @@ POLL_S: Final = 2.0  # what was not heard of is noticed after so long
 _OF_USER: Final = user_key("")
 _OF_TOKEN: Final = token_key("")
 _OF_USE: Final = used_key("")
+_OF_PASSWORD: Final = password_key("")
 _LONGEST_CHAIN: Final = 8  # of tokens made from tokens
 _PREFIX: Final = f"$KV.{subjects.BUCKET_USERS}."
 
 _user = msgspec.json.Decoder(UserRecord)
 _token = msgspec.json.Decoder(ApiToken)
+_password = msgspec.json.Decoder(PasswordRecord)
 
 
 class Directory:
@@ -45,6 +49,7 @@ class Directory:
         self._users: dict[str, UserRecord] = {}
         self._tokens: dict[str, ApiToken] = {}
         self._used: dict[str, int] = {}
+        self._passwords: dict[str, PasswordRecord] = {}
         self._seqs: dict[str, int] = {}  # of what is known under each key
         self._removed: set[str] = set()
         self._listeners: list[Callable[[], None]] = []
@@ -68,6 +73,8 @@ class Directory:
             self._apply_user(key.removeprefix(_OF_USER), record)
         elif key.startswith(_OF_TOKEN):
             self._apply_token(key.removeprefix(_OF_TOKEN), record)
+        elif key.startswith(_OF_PASSWORD):
+            self._apply_password(key.removeprefix(_OF_PASSWORD), record)
         elif key.startswith(_OF_USE):
             self._apply_use(key.removeprefix(_OF_USE), record)
             return
@@ -101,6 +108,28 @@ class Directory:
         if record.data.isdigit():
             self._used[token_id] = max(self._used.get(token_id, 0), int(record.data))
 
+    def _apply_password(self, user: str, record: Record) -> None:
+        self._passwords.pop(user, None)
+        if is_marker(record) or not record.data:
+            return
+        try:
+            self._passwords[user] = _password.decode(record.data)
+        except msgspec.DecodeError as error:  # no login is good beside what cannot be read
+            log.warning("password_unreadable", user=user, error=str(error))
+            self._passwords[user] = PasswordRecord(id="unreadable")
+
+    async def look_up_password(self, name: str) -> None:
+        """Ask for a user and its password as they are stored now, whether or not there is such a user.
+
+        Raises:
+            BusUnavailableError: NATS does not answer.
+        """
+        bucket = Bucket(self._bus, subjects.BUCKET_USERS)
+        for key in (user_key(name), password_key(name)):
+            record = await bucket.last(key)
+            if record is not None:
+                self.apply(record)
+
     async def look_up(self, token_id: str) -> None:
         """Ask for a token that is not known, and its user: another gateway may just have made it.
 
@@ -128,6 +157,23 @@ class Directory:
     def users(self) -> list[UserRecord]:
         """All that are stored, by name."""
         return [self._users[name] for name in sorted(self._users)]
+
+    def password(self, name: str) -> PasswordRecord | None:
+        """What is stored of the password of a user, or of `admin`; None also for one of an earlier user."""
+        found = self._passwords.get(name)
+        if found is None:
+            return None
+        user = self._users.get(name)
+        return found if found.user_id == ("" if user is None else user.id) else None
+
+    @property
+    def has_passwords(self) -> bool:
+        """Whether anybody has one."""
+        return any(each.hash for each in self._passwords.values())
+
+    def password_revision(self, name: str) -> int:
+        """As `revision`, of the password of a user."""
+        return self._seqs.get(f"{_OF_PASSWORD}{name}", 0)
 
     def token(self, token_id: str) -> ApiToken | None:
         """A token, if it and those that it was made from are good now."""
@@ -176,10 +222,23 @@ class Directory:
                 return None
             if principal.api_token and name != ADMIN:
                 return None
+            if not self._is_of_password(ADMIN, principal):
+                return None
             return principal._replace(role=ADMIN, account=ADMIN)
+        if not self._is_of_password(name, principal):
+            return None
         if user.disabled or (principal.user_id and principal.user_id != user.id):
             return None
         scopes = SCOPES_OF[user.role]
         if "admin" not in principal.scopes:
             scopes &= principal.scopes
         return principal._replace(scopes=scopes, role=user.role, account=name, user_id=user.id)
+
+    def _is_of_password(self, account: str, principal: Principal) -> bool:
+        """Whether a login was made under the password that its user has now; all else is of no password."""
+        if principal.via != "cookie":
+            return True
+        password = self.password(account)
+        if password is None:
+            return not principal.password_id
+        return principal.password_id == password.id or principal.token_id == password.kept

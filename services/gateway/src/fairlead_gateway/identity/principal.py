@@ -4,7 +4,7 @@ from typing import Final, Literal, NamedTuple
 
 from fairlead_common.protocol.users import ADMIN, Scope, UserRole
 
-Via = Literal["token", "signed", "api", "cookie", "code", "paired", "nats"]
+Via = Literal["token", "signed", "api", "cookie", "code", "paired", "password", "nats"]
 API: Final = "api."  # of the `token_id` of an API token, before its id
 
 
@@ -14,8 +14,8 @@ class Principal(NamedTuple):
     Fields:
         user: named as the sender of what it asks for.
         scopes: what it may, never more than its role.
-        via: `code` and `paired`: a fresh code, which is good for one login and nothing else. `nats`: a user
-            of NATS, which has let it publish there.
+        via: `code`, `paired` and `password`: good for one login and nothing else. `nats`: a user of NATS,
+            which has let it publish there.
         expires_at: seconds since 1970; None for the admin token.
         token_id: of a signed token, a cookie or a code; of an API token with `api.` before it.
         made_from: of a cookie: the `token_id` of the token it was made from.
@@ -23,6 +23,7 @@ class Principal(NamedTuple):
         role: of the account. account: the user whose rights it has, who owns the sessions that it creates;
             `admin` for the owner of the installation.
         user_id: of that user, see `UserRecord`; empty for the owner of the installation.
+        password_id: of a cookie: the `PasswordRecord` that its user had when it was made.
     """
 
     user: str
@@ -35,6 +36,7 @@ class Principal(NamedTuple):
     role: UserRole = "viewer"
     account: str = ""
     user_id: str = ""
+    password_id: str = ""
 
     def may(self, scope: Scope) -> bool:
         """Whether they have this right."""

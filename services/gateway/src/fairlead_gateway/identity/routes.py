@@ -4,7 +4,7 @@ from typing import Final
 
 from fairlead_common.protocol.users import USER_PATTERN
 from fairlead_gateway.http.request_parsing import MAX_SEQ
-from fairlead_gateway.identity import audit, pairing, tokens, users
+from fairlead_gateway.identity import audit, pairing, passwords, tokens, users
 from fairlead_gateway.operation import Operation, Parameter, Schema
 
 _USER: Final = Parameter(
@@ -75,6 +75,28 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         {204: None},
         parameters=(_USER,),
         problems=(404, 409, 507),
+        scope="admin",
+    ),
+    Operation(
+        "PUT",
+        "/api/users/{user}/password",
+        passwords.change,
+        "set a password; all other logins of the user in browsers end",
+        {204: None},
+        body=passwords.NewPassword,
+        parameters=(_USER,),
+        problems=(404, 429, 507),
+        scope="read",
+        details="One's own with the present one; those of others by admins.",
+    ),
+    Operation(
+        "DELETE",
+        "/api/users/{user}/password",
+        passwords.remove,
+        "take a password away; all other logins of the user in browsers end",
+        {204: None},
+        parameters=(_USER,),
+        problems=(404, 507),
         scope="admin",
     ),
     Operation(

@@ -11,7 +11,15 @@ from fairlead_common.bus.buckets import Bucket
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.users import ADMIN, RESERVED_USERS, UserName, UserRecord, UserRole, user_key
+from fairlead_common.protocol.users import (
+    ADMIN,
+    RESERVED_USERS,
+    UserName,
+    UserRecord,
+    UserRole,
+    password_key,
+    user_key,
+)
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode
@@ -34,7 +42,10 @@ class UserChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ListedUser(msgspec.Struct, frozen=True, kw_only=True):
-    """One user. Times are milliseconds since 1970; those of the built-in `admin` are 0."""
+    """One user. Times are milliseconds since 1970; those of the built-in `admin` are 0.
+
+    `password`: whether it has one.
+    """
 
     name: str
     role: UserRole
@@ -43,6 +54,7 @@ class ListedUser(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int = 0
     created_by: str = ""
     tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    password: bool = False
 
 
 class UserList(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +112,7 @@ async def remove(request: Request) -> Response:
     async with answering():
         await _stored(gateway, name)
         await _bucket(gateway).delete(user_key(name))
+        await _bucket(gateway).delete(password_key(name))
         await _hear(gateway, name)
         await remove_tokens(gateway, lambda token: token.user == name)
     return Response(status_code=204)
@@ -165,6 +178,7 @@ def _now_ms() -> int:
 
 
 def _shown(gateway: Gateway, user: UserRecord) -> ListedUser:
+    password = gateway.auth.directory.password(user.name)
     return ListedUser(
         name=user.name,
         role=user.role,
@@ -173,4 +187,5 @@ def _shown(gateway: Gateway, user: UserRecord) -> ListedUser:
         updated_at=user.updated_at,
         created_by=user.created_by,
         tokens=sum(token.user == user.name for token in gateway.auth.directory.tokens()),
+        password=password is not None and bool(password.hash),
     )

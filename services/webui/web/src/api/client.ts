@@ -7,6 +7,7 @@ import type {
   Decision,
   Entry,
   KnownModels,
+  LoginWays,
   Me,
   SendKind,
   Session,
@@ -117,7 +118,9 @@ export interface SessionChange {
 
 export const api = {
   me: () => json<Me>("GET", "/api/me"),
-  login: (token: string) => request("POST", "/api/login", { token }).then(keepLogin),
+  loginWays: () => json<LoginWays>("GET", "/api/login/ways"),
+  login: (by: { token: string } | { name: string; password: string }) =>
+    request("POST", "/api/login", by).then(keepLogin),
   logout: () => request("POST", "/api/logout").then(forgetLogin),
   agents: () => json<{ agents: Agent[] }>("GET", "/api/agents").then((answer) => answer.agents),
 

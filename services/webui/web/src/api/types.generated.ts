@@ -1622,7 +1622,11 @@ export interface ListedToken {
   made_from: string;
 }
 
-/** One user. Times are milliseconds since 1970; those of the built-in `admin` are 0. */
+/**
+ * One user. Times are milliseconds since 1970; those of the built-in `admin` are 0.
+ *
+ * `password`: whether it has one.
+ */
 export interface ListedUser {
   name: string;
   role: "admin" | "approver" | "operator" | "viewer";
@@ -1631,6 +1635,19 @@ export interface ListedUser {
   updated_at: number;
   created_by: string;
   tokens: number;
+  password: boolean;
+}
+
+/** Body of `POST /api/login`: a token, or the name of a user and its password. */
+export interface LoginBody {
+  token?: string | null;
+  name?: string | null;
+  password?: string | null;
+}
+
+/** What one may log in with, beside a token. `password`: somebody has one, and it is not switched off. */
+export interface LoginWays {
+  password: boolean;
 }
 
 /** A code. `path` opens a login in a browser. `expires_at`: milliseconds since 1970. */
@@ -1858,6 +1875,19 @@ export interface NewPairing {
   name?: string;
   ttl_s?: number;
   expires_in_s?: number | null;
+}
+
+/**
+ * Body of `PUT /api/users/{user}/password`.
+ *
+ * Fields:
+ *     old: the present one, where the caller changes the own.
+ *     revoke_tokens: also revoke all API tokens of the user.
+ */
+export interface NewPassword {
+  password: string;
+  old?: string | null;
+  revoke_tokens?: boolean;
 }
 
 /**
@@ -2870,11 +2900,6 @@ export interface ThinkingBlock {
   redacted?: string | null;
   duration_ms?: number | null;
   provider?: ProviderItems | null;
-}
-
-/** Body of `POST /api/login`. */
-export interface TokenBody {
-  token: string;
 }
 
 /** Tokens, the oldest first. */

@@ -11,6 +11,7 @@ export type {
   ImageBlock,
   KnownModel,
   KnownModels,
+  LoginWays,
   Me,
   TextBlock,
   ThinkingBlock,

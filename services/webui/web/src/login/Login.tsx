@@ -3,8 +3,14 @@ import { api, ApiError } from "../api/client";
 import { Button } from "../ui/Button";
 import styles from "./Login.module.css";
 
-/** Asks for the token that `fairlead up` printed. */
+type Way = "password" | "token";
+
+/** Asks for a name and a password where somebody has one, else for the token that `fairlead up` printed. */
 export function Login({ onDone }: { onDone: () => void }) {
+  const [way, setWay] = useState<Way | null>(null);
+  const [hasPasswords, setHasPasswords] = useState(false);
+  const [name, setName] = useState("");
+  const [password, setPassword] = useState("");
   const [token, setToken] = useState("");
   const [problem, setProblem] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
@@ -13,24 +19,31 @@ export function Login({ onDone }: { onDone: () => void }) {
   useEffect(() => {
     if (byLink) history.replaceState(null, "", "/login");
   }, [byLink]);
+  useEffect(() => {
+    const offer = (ways: { password: boolean }): void => {
+      setHasPasswords(ways.password);
+      setWay((chosen) => chosen ?? (ways.password ? "password" : "token"));
+    };
+    api.loginWays().then(offer, () => offer({ password: false }));
+  }, []);
 
   const submit = async (event: SyntheticEvent): Promise<void> => {
     event.preventDefault();
     setBusy(true);
+    setProblem(null);
     try {
-      await api.login(token.trim());
+      await api.login(way === "password" ? { name: name.trim(), password } : { token: token.trim() });
       onDone();
     } catch (error) {
-      const refused = error instanceof ApiError && (error.status === 401 || error.status === 403);
-      setProblem(
-        refused
-          ? "This token is not valid. Use the token that was printed at the first start."
-          : error instanceof Error
-            ? error.message
-            : String(error),
-      );
+      setProblem(wordsFor(error, way ?? "token"));
+      if (way === "password") setPassword("");
       setBusy(false);
     }
+  };
+
+  const other = (next: Way): void => {
+    setWay(next);
+    setProblem(null);
   };
 
   return (
@@ -43,30 +56,90 @@ export function Login({ onDone }: { onDone: () => void }) {
             This link was already used, or it has expired. <code>fairlead login</code> prints a new one.
           </p>
         )}
-        <p>Paste the token that was printed when Fairlead started, or open the link that was printed with it.</p>
-        <input type="text" autoComplete="username" value="fairlead" readOnly hidden />
-        <label htmlFor="token" className="visually-hidden">
-          Token
-        </label>
-        <input
-          id="token"
-          type="password"
-          autoComplete="current-password"
-          placeholder="Token"
-          autoFocus
-          required
-          value={token}
-          onChange={(event) => setToken(event.target.value)}
-          aria-invalid={problem !== null}
-          aria-describedby="problem"
-        />
-        <Button tone="primary" type="submit" disabled={busy || token.trim() === ""}>
-          {busy ? "Signing in…" : "Sign in"}
-        </Button>
+        {way === "password" && (
+          <>
+            <label className={styles.field}>
+              Name
+              <input
+                name="username"
+                autoComplete="username"
+                autoCapitalize="none"
+                autoCorrect="off"
+                spellCheck={false}
+                maxLength={64}
+                autoFocus
+                required
+                value={name}
+                onChange={(event) => setName(event.target.value)}
+              />
+            </label>
+            <label className={styles.field}>
+              Password
+              <input
+                name="password"
+                type="password"
+                autoComplete="current-password"
+                maxLength={1024}
+                required
+                value={password}
+                onChange={(event) => setPassword(event.target.value)}
+                aria-invalid={problem !== null}
+                aria-describedby="problem"
+              />
+            </label>
+          </>
+        )}
+        {way === "token" && (
+          <>
+            <p>Paste the token that was printed when Fairlead started, or open the link that was printed with it.</p>
+            <input type="text" autoComplete="username" value="fairlead" readOnly hidden />
+            <label htmlFor="token" className="visually-hidden">
+              Token
+            </label>
+            <input
+              id="token"
+              type="password"
+              autoComplete="current-password"
+              placeholder="Token"
+              autoFocus
+              required
+              value={token}
+              onChange={(event) => setToken(event.target.value)}
+              aria-invalid={problem !== null}
+              aria-describedby="problem"
+            />
+          </>
+        )}
+        {way !== null && (
+          <Button tone="primary" type="submit" disabled={busy || !(way === "password" ? name && password : token.trim())}>
+            {busy ? "Signing in…" : "Sign in"}
+          </Button>
+        )}
         <p id="problem" role="alert" className={styles.problem}>
           {problem}
         </p>
+        {way === "password" && (
+          <Button tone="quiet" onClick={() => other("token")}>
+            Use a token instead
+          </Button>
+        )}
+        {way === "token" && hasPasswords && (
+          <Button tone="quiet" onClick={() => other("password")}>
+            Use a password instead
+          </Button>
+        )}
       </form>
     </main>
   );
+}
+
+function wordsFor(error: unknown, way: Way): string {
+  if (!(error instanceof ApiError)) return error instanceof Error ? error.message : String(error);
+  if (way === "password") {
+    if (error.status === 401) return "The name or the password is wrong.";
+    return `${error.message.charAt(0).toUpperCase()}${error.message.slice(1)}.`.replace("..", ".");
+  }
+  if (error.status === 401 || error.status === 403)
+    return "This token is not valid. Use the token that was printed at the first start.";
+  return error.message;
 }
