@@ -111,6 +111,11 @@ class Tab:
         self.page.get_by_role("button", name=re.compile(f"^{re.escape(menu)}")).click()
         self.page.get_by_role("menuitemradio", name=re.compile(f"^{re.escape(choice)}")).click()
 
+    def choose_item(self, menu: str, choice: str) -> None:
+        """Do what an item of a menu says."""
+        self.page.get_by_role("button", name=menu, exact=True).click()
+        self.page.get_by_role("menuitem", name=choice, exact=True).click()
+
     def open_palette(self) -> Locator:
         """The palette, called by its keys; a page that is just shown may not listen to keys yet."""
         palette = self.page.get_by_role("dialog", name="Find sessions and actions")

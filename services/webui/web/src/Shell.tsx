@@ -1,10 +1,11 @@
 import { lazy, Suspense, useEffect, useState } from "react";
-import type { Me } from "./api/types";
+import { useMay } from "./api/rights";
 import { NewChat } from "./chat/NewChat";
 import { SessionPage } from "./chat/SessionPage";
 import { navigate, useRoute } from "./routes";
 import { watchSessions } from "./sessions/list";
 import { settingsOf } from "./sessions/settings";
+import { sharingOf } from "./sessions/sharing";
 import { Sidebar } from "./sessions/Sidebar";
 import { useTitle } from "./sessions/useTitle";
 import { overlay, useKeys } from "./keys";
@@ -21,14 +22,17 @@ const Executors = lazy(() => import("./executors/Executors").then((m) => ({ defa
 const Usage = lazy(() => import("./usage/Usage").then((m) => ({ default: m.Usage })));
 const Settings = lazy(() => import("./settings/Settings").then((m) => ({ default: m.Settings })));
 const SessionSettings = lazy(() => import("./sessions/SessionSettings").then((m) => ({ default: m.SessionSettings })));
+const ShareSession = lazy(() => import("./sessions/ShareSession").then((m) => ({ default: m.ShareSession })));
 const Palette = lazy(() => import("./palette/Palette").then((m) => ({ default: m.Palette })));
 const KeysHelp = lazy(() => import("./palette/KeysHelp").then((m) => ({ default: m.KeysHelp })));
 
 /** The frame: sessions on the left, one page on the right. */
-export function Shell({ me }: { me: Me }) {
+export function Shell() {
   const route = useRoute();
+  const writes = useMay("write");
   const open = useStore(overlay, (state) => state);
   const settings = useStore(settingsOf, (state) => state);
+  const sharing = useStore(sharingOf, (state) => state);
   const [drawer, setDrawer] = useState(false);
   const close = (): void => overlay.set(() => null);
   useEffect(watchSessions, []);
@@ -41,7 +45,7 @@ export function Shell({ me }: { me: Me }) {
         Skip to the page
       </a>
       <div className={drawer ? `${styles.side} ${styles.shown}` : styles.side}>
-        <Sidebar me={me} route={route} onPick={() => setDrawer(false)} />
+        <Sidebar route={route} onPick={() => setDrawer(false)} />
       </div>
       {drawer && (
         <button
@@ -61,14 +65,17 @@ export function Shell({ me }: { me: Me }) {
             {route.page === "schedules" && <Schedules onMenu={() => setDrawer(true)} />}
             {route.page === "executors" && <Executors onMenu={() => setDrawer(true)} />}
             {route.page === "usage" && <Usage onMenu={() => setDrawer(true)} />}
-            {route.page === "settings" && <Settings me={me} onMenu={() => setDrawer(true)} />}
+            {route.page === "settings" && <Settings onMenu={() => setDrawer(true)} />}
             {route.page === "unknown" && <Unknown onMenu={() => setDrawer(true)} />}
           </Suspense>
         </Guard>
       </main>
       <Suspense>
         {open === "palette" && <Palette route={route} onClose={close} />}
-        {settings && <SessionSettings key={settings} id={settings} onClose={() => settingsOf.set(() => null)} />}
+        {settings && writes && (
+          <SessionSettings key={settings} id={settings} onClose={() => settingsOf.set(() => null)} />
+        )}
+        {sharing && <ShareSession key={sharing} id={sharing} onClose={() => sharingOf.set(() => null)} />}
         {open === "keys" && <KeysHelp onClose={close} />}
       </Suspense>
     </div>

@@ -63,6 +63,17 @@ async def test_lists_and_searches_show_own_and_shared_sessions_alone(world: Gate
     assert await listed(world, "ann", "&q=secret") == {"anns"}
 
 
+async def test_lists_are_of_ones_own_sessions_or_of_those_that_others_share(world: GatewayInMemory) -> None:
+    assert await listed(world, "bob", "&owner=mine") == {"bobs"}
+    assert await listed(world, "bob", "&owner=shared") == {"for-bob", "for-all"}
+    assert await listed(world, "ann", "&owner=shared") == set()
+    assert await listed(world, "cli", "&owner=mine") == {"main"}
+    assert await listed(world, "cli", "&owner=shared") == {"for-all"}  # though an admin sees all
+    answer = await world.ask(world.token("bob", "read"), "GET", "/api/sessions?owner=ann")
+    assert answer.status_code == 400
+    assert answer.json()["error"]["field"] == "owner"
+
+
 async def test_pages_show_no_cursor_of_a_session_that_is_hidden(world: GatewayInMemory) -> None:
     for number in range(8):
         await world.session(f"hidden-{number}", "ann", updated_at=1000 + number)

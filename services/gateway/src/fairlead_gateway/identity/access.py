@@ -28,6 +28,12 @@ class SessionAccess(NamedTuple):
             return False
         return need == "read" or self.shared.access == "write"
 
+    def is_shared_with(self, account: str) -> bool:
+        """Whether somebody else has let this user in."""
+        if self.owner == account or self.shared.access == "private":
+            return False
+        return not self.shared.users or account in self.shared.users
+
 
 ADMINS_ONLY: Final = SessionAccess()
 

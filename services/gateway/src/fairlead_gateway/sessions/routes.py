@@ -97,6 +97,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
                 {"type": "string", "enum": ["true", "false", "all"]},
                 "`true`: only archived ones, `false`: none of them; default: `all` with `q`, else `false`",
             ),
+            Parameter(
+                "owner",
+                {"type": "string", "enum": ["mine", "shared"]},
+                "`mine`: only the caller's, `shared`: only those of others that are shared with the caller",
+            ),
         ),
         scope="read",
     ),

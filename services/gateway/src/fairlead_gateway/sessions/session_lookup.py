@@ -1,5 +1,6 @@
 """Sessions as clients read them: the list, and one of them."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -16,16 +17,21 @@ from fairlead_common.protocol.projections import Session, SessionSummary
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import json_response
 from fairlead_gateway.http.request_parsing import check_parameters, one, whole_number
+from fairlead_gateway.identity.access import SessionAccess
 from fairlead_gateway.identity.session_access import sees
 from fairlead_gateway.responses import SessionPage
 from fairlead_gateway.sessions.session_sources import wanted_source
 
 _ARCHIVED: Final[dict[str, bool | None]] = {"true": True, "false": False, "all": None}
+_OWNED: Final[dict[str, Callable[[SessionAccess, str], bool]]] = {
+    "mine": lambda access, account: access.owner == account,
+    "shared": SessionAccess.is_shared_with,
+}
 
 
 async def listing(request: Request) -> Response:
     """A part of the list: pinned sessions, then the others, newest first."""
-    check_parameters(request, "limit", "before", "q", "source", "archived")
+    check_parameters(request, "limit", "before", "q", "source", "archived", "owner")
     limit = whole_number(request, "limit", 100, least=1, most=1000)
     cursor = one(request, "before")
     before = None if cursor is None else parse_cursor(cursor)
@@ -34,15 +40,28 @@ async def listing(request: Request) -> Response:
         raise InvalidInputError("q", f"at most 200 characters, got {len(query)}")
     archived = _archived(request, default=None if query else False)
     gateway, principal = gateway_of(request), principal_of(request)
+    wanted = _owned(request)
     page = gateway.index.page(
         limit,
         before,
         query,
         wanted_source(request),
         archived,
-        sees=lambda session: sees(gateway, principal, session),
+        sees=lambda session: (
+            sees(gateway, principal, session) and wanted(gateway.index.access(session), principal.account)
+        ),
     )
     return json_response(SessionPage(sessions=[shown(s) for s in page.sessions], next=page.cursor))
+
+
+def _owned(request: Request) -> Callable[[SessionAccess, str], bool]:
+    """Which sessions a list is to show: those of its reader, those of others that are shared, or all."""
+    said = one(request, "owner")
+    if said is None:
+        return lambda _access, _account: True
+    if said not in _OWNED:
+        raise InvalidInputError("owner", f"must be one of {', '.join(_OWNED)}, got {said[:80]!r}")
+    return _OWNED[said]
 
 
 def _archived(request: Request, default: bool | None) -> bool | None:

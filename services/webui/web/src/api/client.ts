@@ -14,6 +14,8 @@ import type {
   FilesUndone,
 } from "./types";
 
+import type { Sharing } from "./types.generated";
+
 /** What the gateway refused: `status` is 0 when there was no answer at all. */
 export class ApiError extends Error {
   constructor(
@@ -33,11 +35,18 @@ export class ApiError extends Error {
 }
 
 const signedOut = new Set<() => void>();
+const forbidden = new Set<() => void>();
 
 /** Calls `listener` whenever the gateway no longer knows us. */
 export function onSignedOut(listener: () => void): () => void {
   signedOut.add(listener);
   return () => signedOut.delete(listener);
+}
+
+/** Calls `listener` whenever the gateway refuses what the page took to be allowed. */
+export function onForbidden(listener: () => void): () => void {
+  forbidden.add(listener);
+  return () => forbidden.delete(listener);
 }
 
 /** One request; a body is sent as JSON. Throws `ApiError` unless the answer is a success. */
@@ -58,6 +67,7 @@ export async function request(method: string, path: string, body?: unknown, sign
   reached();
   if (answer.ok) return answer;
   if (answer.status === 401 && path !== "/api/login") for (const listener of signedOut) listener();
+  if (answer.status === 403 && path !== "/api/me") for (const listener of forbidden) listener();
   throw await refusal(answer);
 }
 
@@ -114,6 +124,7 @@ export interface SessionChange {
   thinking?: string;
   pinned?: boolean;
   archived?: boolean;
+  shared?: Sharing;
 }
 
 export const api = {
@@ -127,7 +138,14 @@ export const api = {
   models: () => json<KnownModels>("GET", "/api/models"),
 
   sessions: (
-    query: { q?: string; before?: string; limit?: number; source?: "api" | "all"; archived?: "true" },
+    query: {
+      q?: string;
+      before?: string;
+      limit?: number;
+      source?: "api" | "all";
+      archived?: "true";
+      owner?: "mine" | "shared";
+    },
     signal?: AbortSignal,
   ) => {
     const search = new URLSearchParams({ limit: String(query.limit ?? 100) });
@@ -135,6 +153,7 @@ export const api = {
     if (query.before) search.set("before", query.before);
     if (query.source) search.set("source", query.source);
     if (query.archived) search.set("archived", query.archived);
+    if (query.owner) search.set("owner", query.owner);
     return json<{ sessions: Session[]; next: string | null }>(
       "GET",
       `/api/sessions?${search.toString()}`,
@@ -158,7 +177,7 @@ export const api = {
     return answer.status === 200 ? ((await answer.json()) as BranchChanged) : null;
   },
   label: (id: string, body: { entry: string; label: string }) => request("POST", `${one(id)}/label`, body),
-  fork: (id: string, body: { entry: string; id: string }) => json<Session>("POST", `${one(id)}/fork`, body),
+  fork: (id: string, body: { entry?: string; id: string }) => json<Session>("POST", `${one(id)}/fork`, body),
   compact: (id: string, body: { instructions?: string; key: string }) => request("POST", `${one(id)}/compact`, body),
   /** Undoes changes to files. Without an answer here it takes longer than the gateway waits. */
   undoFiles: async (

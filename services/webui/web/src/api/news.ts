@@ -1,6 +1,7 @@
 import { follow } from "./events";
 
-export type Kind = "session" | "approval" | "job" | "executor";
+/** `rights`: of this login; told whenever the stream begins, since a change of rights ends it. */
+export type Kind = "session" | "approval" | "job" | "executor" | "rights";
 
 interface Hint {
   kind: Kind | "all";
@@ -54,5 +55,6 @@ function tell(hints: readonly Hint[]): void {
 }
 
 function lost(): void {
-  close = null; // signed out: whoever signs in makes a new page
+  close = null;
+  tell([{ kind: "rights", id: "" }]); // who asks finds out whether the login has ended
 }

@@ -29,18 +29,20 @@ const SANDBOXES: Record<string, string> = {
 interface Asking {
   approval: Shown;
   active: boolean;
+  /** Whether this person may decide; others only see what is asked. */
+  decides: boolean;
   onDecided?: () => void;
 }
 
 /** What waits for a person: a call, a budget or a question. */
 export function ApprovalCard(asking: Asking) {
   if (asking.approval.kind !== "question") return <CallCard {...asking} />;
-  const { approval, onDecided } = asking;
-  return <QuestionCard approval={approval} {...(onDecided ? { onDecided } : {})} />;
+  const { approval, decides, onDecided } = asking;
+  return <QuestionCard approval={approval} decides={decides} {...(onDecided ? { onDecided } : {})} />;
 }
 
 /** Asks whether a tool may run, and shows all of what would run. */
-function CallCard({ approval, active, onDecided }: Asking) {
+function CallCard({ approval, active, decides, onDecided }: Asking) {
   const [sent, setSent] = useState<Decision | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   const [reason, setReason] = useState("");
@@ -71,7 +73,7 @@ function CallCard({ approval, active, onDecided }: Asking) {
   };
   const shown = useRef<HTMLDivElement>(null);
   const { unseen, toTheEnd } = useUnseenLines(shown);
-  const byKey = active && unseen === 0; // nobody answers in passing what they have not seen
+  const byKey = active && decides && unseen === 0; // nobody answers in passing what they have not seen
   useDecisionKeys(byKey && sent === null && !expired, decide);
 
   return (
@@ -128,68 +130,75 @@ function CallCard({ approval, active, onDecided }: Asking) {
       {unseen > 0 && (
         <p className={styles.more} data-unseen>
           <span>
-            {unseen} more {unseen === 1 ? "line" : "lines"}. The keys work after you have scrolled to the end.
+            {unseen} more {unseen === 1 ? "line" : "lines"}.
+            {decides && " The keys work after you have scrolled to the end."}
           </span>
           <Button tone="quiet" onClick={toTheEnd}>
             Scroll to the end
           </Button>
         </p>
       )}
-      <label className={styles.reason}>
-        <span className="visually-hidden">Reason, shown to the agent</span>
-        <input
-          placeholder="Tell the agent why (optional)"
-          value={reason}
-          disabled={sent !== null || expired}
-          onChange={(event) => setReason(event.target.value)}
-        />
-      </label>
-      <div className={styles.answers}>
-        <Button
-          tone="primary"
-          kbd={byKey ? "a" : ""}
-          disabled={sent !== null || expired}
-          title={budget ? "Raise the limit and go on" : "Allow this call only"}
-          onClick={() => decide("once")}
-        >
-          {budget ? "Go on" : "Allow once"}
-        </Button>
-        {forSession && (
-          <Button
-            kbd={byKey ? "s" : ""}
-            disabled={sent !== null || expired}
-            title={plain(forSession)}
-            onClick={() => decide("session")}
-          >
-            Allow for this session
-          </Button>
-        )}
-        {forAlways && (
-          <Button
-            tone="quiet"
-            disabled={sent !== null || expired}
-            title={plain(forAlways)}
-            onClick={() => decide("always")}
-          >
-            Always
-          </Button>
-        )}
-        <span className={styles.space} />
-        <Button
-          tone="danger"
-          kbd={byKey ? "d" : ""}
-          disabled={sent !== null || expired}
-          title={budget ? "The run ends here" : "The call does not run; the agent is told"}
-          onClick={() => decide("deny")}
-        >
-          Deny
-        </Button>
-      </div>
+      {decides && (
+        <>
+          <label className={styles.reason}>
+            <span className="visually-hidden">Reason, shown to the agent</span>
+            <input
+              placeholder="Tell the agent why (optional)"
+              value={reason}
+              disabled={sent !== null || expired}
+              onChange={(event) => setReason(event.target.value)}
+            />
+          </label>
+          <div className={styles.answers}>
+            <Button
+              tone="primary"
+              kbd={byKey ? "a" : ""}
+              disabled={sent !== null || expired}
+              title={budget ? "Raise the limit and go on" : "Allow this call only"}
+              onClick={() => decide("once")}
+            >
+              {budget ? "Go on" : "Allow once"}
+            </Button>
+            {forSession && (
+              <Button
+                kbd={byKey ? "s" : ""}
+                disabled={sent !== null || expired}
+                title={plain(forSession)}
+                onClick={() => decide("session")}
+              >
+                Allow for this session
+              </Button>
+            )}
+            {forAlways && (
+              <Button
+                tone="quiet"
+                disabled={sent !== null || expired}
+                title={plain(forAlways)}
+                onClick={() => decide("always")}
+              >
+                Always
+              </Button>
+            )}
+            <span className={styles.space} />
+            <Button
+              tone="danger"
+              kbd={byKey ? "d" : ""}
+              disabled={sent !== null || expired}
+              title={budget ? "The run ends here" : "The call does not run; the agent is told"}
+              onClick={() => decide("deny")}
+            >
+              Deny
+            </Button>
+          </div>
+        </>
+      )}
       <p className={styles.status} role="status">
         {problem ? (
-          <span className={styles.problem}>{problem}</span>
+          <span className="bad-news">{problem}</span>
         ) : sent ? (
           "Answer sent."
+        ) : !decides ? (
+          NOT_YOURS
         ) : (
           <EscapedProse text={budget ? BUDGET : explained(forSession, forAlways)} />
         )}
@@ -197,6 +206,10 @@ function CallCard({ approval, active, onDecided }: Asking) {
     </section>
   );
 }
+
+/** Instead of the answers, for those who may give none. */
+export const NOT_YOURS =
+  "It waits for somebody who may decide here: that takes the right “approve”, and write access to the session.";
 
 const BUDGET = "Go on: the limit is raised by this amount. Deny: the run ends.";
 

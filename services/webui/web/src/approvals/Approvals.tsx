@@ -1,6 +1,7 @@
 import { useCallback, useEffect, useState } from "react";
 import { api } from "../api/client";
 import { onNews } from "../api/news";
+import { may, me, rightsTo } from "../api/rights";
 import type { Approval } from "../api/types";
 import { PageHead } from "../chat/PageHead";
 import { Link, sessionPath } from "../routes";
@@ -17,6 +18,7 @@ export function Approvals({ onMenu }: { onMenu: () => void }) {
   const [approvals, setApprovals] = useState<readonly Approval[] | null>(null);
   const sessions = useStore(sessionList, (list) => list.sessions);
   const waiting = sessions.reduce((sum, session) => sum + (session.approvals ?? 0), 0);
+  const who = useStore(me, (state) => state);
 
   const load = useCallback(() => {
     api.approvals().then(setApprovals, (error: unknown) => complain("Could not list the approvals", error));
@@ -49,7 +51,12 @@ export function Approvals({ onMenu }: { onMenu: () => void }) {
                 <Link to={sessionPath(approval.session)} className={styles.session}>
                   {session ? nameOf(session) : approval.session}
                 </Link>
-                <ApprovalCard approval={approval} active={index === 0} onDecided={() => decided(approval.id)} />
+                <ApprovalCard
+                  approval={approval}
+                  active={index === 0}
+                  decides={session ? rightsTo(who, session).approve : may(who, "approve")}
+                  onDecided={() => decided(approval.id)}
+                />
               </article>
             );
           })}

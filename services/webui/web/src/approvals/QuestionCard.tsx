@@ -6,13 +6,21 @@ import { EscapedProse, Escaped } from "../ui/Escaped";
 import { elapsed } from "../ui/format";
 import { Icon } from "../ui/Icon";
 import { useNow } from "../ui/useNow";
-import type { Shown } from "./ApprovalCard";
+import { NOT_YOURS, type Shown } from "./ApprovalCard";
 import { questionIn } from "./question";
 import cards from "./ApprovalCard.module.css";
 import styles from "./QuestionCard.module.css";
 
 /** Asks what the agent wants to know: its choices, a text of one's own, or no answer. */
-export function QuestionCard({ approval, onDecided }: { approval: Shown; onDecided?: () => void }) {
+export function QuestionCard({
+  approval,
+  decides,
+  onDecided,
+}: {
+  approval: Shown;
+  decides: boolean;
+  onDecided?: () => void;
+}) {
   const asked = questionIn(approval.arguments);
   const [taken, setTaken] = useState<readonly string[]>([]);
   const [text, setText] = useState("");
@@ -22,7 +30,7 @@ export function QuestionCard({ approval, onDecided }: { approval: Shown; onDecid
   const box = useRef<HTMLInputElement>(null);
   const now = useNow(!sent);
   const left = approval.expires_at - now;
-  const off = sent || left <= 0;
+  const off = sent || left <= 0 || !decides;
 
   const send = (saying: Promise<unknown>): void => {
     setSent(true);
@@ -85,44 +93,48 @@ export function QuestionCard({ approval, onDecided }: { approval: Shown; onDecid
           ))}
         </div>
       )}
-      <form
-        className={styles.own}
-        onSubmit={(event) => {
-          event.preventDefault();
-          submit();
-        }}
-      >
-        <input
-          ref={box}
-          aria-label="Your answer"
-          placeholder={asked.options.length > 0 ? "Or an answer of your own" : "Your answer"}
-          value={text}
-          maxLength={10_000}
-          disabled={off}
-          onChange={(event) => setText(event.target.value)}
-        />
-        <Button
-          type="submit"
-          tone="primary"
-          disabled={off || (!text.trim() && taken.length === 0)}
-          title="The agent goes on with this answer"
+      {decides && (
+        <form
+          className={styles.own}
+          onSubmit={(event) => {
+            event.preventDefault();
+            submit();
+          }}
         >
-          Answer
-        </Button>
-        <Button
-          tone="quiet"
-          disabled={off}
-          title="The agent is told that you gave no answer, and decides itself"
-          onClick={() => !off && send(api.decide(approval.id, "deny", text.trim(), approval.shown_hash))}
-        >
-          Decline
-        </Button>
-      </form>
+          <input
+            ref={box}
+            aria-label="Your answer"
+            placeholder={asked.options.length > 0 ? "Or an answer of your own" : "Your answer"}
+            value={text}
+            maxLength={10_000}
+            disabled={off}
+            onChange={(event) => setText(event.target.value)}
+          />
+          <Button
+            type="submit"
+            tone="primary"
+            disabled={off || (!text.trim() && taken.length === 0)}
+            title="The agent goes on with this answer"
+          >
+            Answer
+          </Button>
+          <Button
+            tone="quiet"
+            disabled={off}
+            title="The agent is told that you gave no answer, and decides itself"
+            onClick={() => !off && send(api.decide(approval.id, "deny", text.trim(), approval.shown_hash))}
+          >
+            Decline
+          </Button>
+        </form>
+      )}
       <p className={cards.status} role="status">
         {problem ? (
-          <span className={cards.problem}>{problem}</span>
+          <span className="bad-news">{problem}</span>
         ) : sent ? (
           "Answer sent."
+        ) : !decides ? (
+          NOT_YOURS
         ) : (
           "A new message counts instead of an answer."
         )}

@@ -1,6 +1,8 @@
 import { useState } from "react";
+import { useMay } from "../api/rights";
 import { fork, move, moveCarefully, stopsRun } from "../session/branching";
 import type { LiveSession } from "../session/liveSession";
+import { useRights } from "../session/open";
 import { useStore } from "../session/store";
 import { type Place, placesOf } from "../session/tree";
 import { Button, IconButton } from "../ui/Button";
@@ -12,6 +14,7 @@ import styles from "./Branches.module.css";
 /** `‹ 2/3 ›`: which of the messages in the same place this one is. The arrows go to the others. */
 export function BranchArrows({ place, session }: { place: Place | null; session: LiveSession }) {
   const moving = useStore(session.store, (state) => state.moving !== null);
+  const { write } = useRights(session);
   if (!place) return null;
   const { index, ends } = place;
   const count = Math.max(ends.length, index + 1); // a reply that is being written is not in the log yet
@@ -21,20 +24,24 @@ export function BranchArrows({ place, session }: { place: Place | null; session:
   };
   return (
     <div className={styles.arrows} role="group" aria-label="Versions" aria-busy={moving}>
-      <IconButton label="Previous version" small disabled={moving || index === 0} onClick={() => to(index - 1)}>
-        <Icon name="back" size={14} />
-      </IconButton>
+      {write && (
+        <IconButton label="Previous version" small disabled={moving || index === 0} onClick={() => to(index - 1)}>
+          <Icon name="back" size={14} />
+        </IconButton>
+      )}
       <span aria-label={`Version ${index + 1} of ${count}`}>
         {index + 1}/{count}
       </span>
-      <IconButton
-        label="Next version"
-        small
-        disabled={moving || index >= ends.length - 1}
-        onClick={() => to(index + 1)}
-      >
-        <Icon name="chevron" size={14} />
-      </IconButton>
+      {write && (
+        <IconButton
+          label="Next version"
+          small
+          disabled={moving || index >= ends.length - 1}
+          onClick={() => to(index + 1)}
+        >
+          <Icon name="chevron" size={14} />
+        </IconButton>
+      )}
     </div>
   );
 }
@@ -55,9 +62,11 @@ export function ReplyActions({
   from: string | null;
 }) {
   const moving = useStore(session.store, (state) => state.moving);
+  const { write } = useRights(session);
+  const forks = useMay("write");
   return (
     <>
-      {asked && (
+      {asked && write && (
         <IconButton
           label="Answer again"
           small
@@ -67,12 +76,12 @@ export function ReplyActions({
           <Icon name="again" />
         </IconButton>
       )}
-      {from && (
+      {from && forks && (
         <IconButton label="Fork from here" small onClick={() => void fork(session, from)}>
           <Icon name="fork" />
         </IconButton>
       )}
-      {from && (
+      {from && write && (
         <IconButton
           label="Go on from here"
           small
@@ -82,7 +91,7 @@ export function ReplyActions({
           <Icon name="return" />
         </IconButton>
       )}
-      {from && <LabelButton session={session} id={from} />}
+      {from && write && <LabelButton session={session} id={from} />}
     </>
   );
 }
@@ -93,6 +102,7 @@ export function EarlierPoint({ session }: { session: LiveSession }) {
     view.run || view.partial || outbox.length > 0 ? null : placesOf(view.log, view.inherited).next,
   );
   const moving = useStore(session.store, (state) => state.moving !== null);
+  const { write } = useRights(session);
   if (!next) return null;
   const last = next.ends.at(-1);
   return (
@@ -101,13 +111,15 @@ export function EarlierPoint({ session }: { session: LiveSession }) {
         You are at an earlier point. {next.ends.length === 1 ? "One branch goes" : `${next.ends.length} branches go`} on
         from here.
       </span>
-      <Button
-        tone="quiet"
-        disabled={moving}
-        onClick={() => last && void move(session, { action: "navigate", entry: last })}
-      >
-        Go to the last one
-      </Button>
+      {write && (
+        <Button
+          tone="quiet"
+          disabled={moving}
+          onClick={() => last && void move(session, { action: "navigate", entry: last })}
+        >
+          Go to the last one
+        </Button>
+      )}
     </p>
   );
 }

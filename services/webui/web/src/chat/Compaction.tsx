@@ -3,6 +3,7 @@ import { api } from "../api/client";
 import type { CompactionEntry } from "../api/types";
 import { Link, sessionPath } from "../routes";
 import type { LiveSession } from "../session/liveSession";
+import { useRights } from "../session/open";
 import { useStore } from "../session/store";
 import { sessionList } from "../sessions/list";
 import { Button } from "../ui/Button";
@@ -64,6 +65,7 @@ export function Compaction({ entry, session }: { entry: CompactionEntry; session
     const last = view.items.findLast((item) => item.kind === "compaction" && !view.undone.includes(item.id));
     return last?.id === entry.id;
   });
+  const { write } = useRights(session);
   const [asked, setAsked] = useState(false);
   const undo = (): void => {
     setAsked(true);
@@ -90,7 +92,7 @@ export function Compaction({ entry, session }: { entry: CompactionEntry; session
       <span role="status" className="visually-hidden">
         {undone && asked ? "The summary was taken back" : ""}
       </span>
-      {inForce && (
+      {inForce && write && (
         <Button tone="quiet" disabled={asked} title="Show the model the earlier messages again" onClick={undo}>
           {asked ? "Taking it back" : "Undo"}
         </Button>

@@ -1,5 +1,6 @@
 import { memo, useEffect, useMemo } from "react";
 import type { LiveSession } from "../session/liveSession";
+import { useRights } from "../session/open";
 import { useStore } from "../session/store";
 import { placesOf } from "../session/tree";
 import { Button } from "../ui/Button";
@@ -90,10 +91,11 @@ const Said = memo(function Said({ session }: { session: LiveSession }) {
 /** The approvals that this session waits for; the keys answer the first. */
 function Pending({ session }: { session: LiveSession }) {
   const approvals = useStore(session.store, (state) => state.view.approvals);
+  const { approve } = useRights(session);
   useEffect(() => {
     if (approvals.length > 0) document.querySelector("[data-approval]")?.scrollIntoView({ block: "nearest" });
   }, [approvals.length]);
   return approvals.map((approval, index) => (
-    <ApprovalCard key={approval.id} approval={approval} active={index === 0} />
+    <ApprovalCard key={approval.id} approval={approval} active={index === 0} decides={approve} />
   ));
 }

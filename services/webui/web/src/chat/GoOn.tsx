@@ -2,6 +2,7 @@ import { useEffect, useState } from "react";
 import { api } from "../api/client";
 import type { RunOutcome } from "../api/types";
 import type { LiveSession } from "../session/liveSession";
+import { useRights } from "../session/open";
 import { useStore } from "../session/store";
 import { Button } from "../ui/Button";
 import { complain } from "../ui/toast";
@@ -14,6 +15,7 @@ const PATIENCE_MS = 10_000; // an agent that has not begun by then may be asked 
 export function GoOn({ session, outcome }: { session: LiveSession; outcome: RunOutcome }) {
   const free = useStore(session.store, ({ view, outbox }) => view.run === null && outbox.length === 0);
   const model = useStore(session.store, (state) => state.view.model ?? state.meta?.model ?? "");
+  const { write } = useRights(session);
   const [asked, setAsked] = useState(false);
   const [naming, setNaming] = useState(false);
   useEffect(() => {
@@ -33,6 +35,7 @@ export function GoOn({ session, outcome }: { session: LiveSession; outcome: RunO
       });
   };
   const failed = outcome === "failed";
+  if (!write) return null;
   return (
     <div className={styles.ways}>
       <Button disabled={!free || asked} onClick={() => retry()}>

@@ -3,6 +3,7 @@ import type { Status, Usage } from "../api/types";
 import type { LiveSession, SessionState } from "../session/liveSession";
 import { statusOf } from "../session/status";
 import { namesFor } from "../session/content";
+import { useRights } from "../session/open";
 import { useStore } from "../session/store";
 import { changeMode } from "../sessions/actions";
 import { sessionList } from "../sessions/list";
@@ -18,7 +19,7 @@ import { LabelsMenu } from "./Labels";
 import { modesIn } from "./modes";
 import { ModelMenu } from "./ModelMenu";
 import { PageHead } from "./PageHead";
-import { SettingChips } from "./SettingChips";
+import { SettingChips, SharingChip } from "./SettingChips";
 import { Title } from "./Title";
 
 /** Name of the session and the numbers people care about. */
@@ -39,6 +40,7 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
     created_at: listed?.created_at ?? meta?.created_at ?? 0,
   });
   const [renaming, setRenaming] = useState(false);
+  const rights = useRights(session);
   const shown = listed ?? meta;
   const window = meta?.context_window ?? 0;
   const usage: Usage = meta?.usage ?? {};
@@ -46,7 +48,13 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
 
   return (
     <PageHead
-      title={<Title id={session.id} name={name} editing={renaming} onEditing={setRenaming} />}
+      title={
+        rights.write ? (
+          <Title id={session.id} name={name} editing={renaming} onEditing={setRenaming} />
+        ) : (
+          <span className={styles.fixed}>{name}</span>
+        )
+      }
       onMenu={onMenu}
       actions={
         <SessionMenu
@@ -56,19 +64,26 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
           className={styles.dots}
           pinned={shown?.pinned}
           archived={shown?.archived}
+          rights={rights}
           canCompact
           onRename={() => setRenaming(true)}
         />
       }
     >
-      <State status={status} />
-      {shown && <SettingChips session={shown} />}
+      <State status={status} mine={rights.approve} />
+      {shown && <SharingChip session={shown} />}
+      {shown && <SettingChips session={shown} fixed={!rights.write} />}
       <LabelsMenu session={session} />
-      {(mode || meta) && (
+      {(mode || meta) && !rights.write && (
+        <span className={styles.plain} title={`Mode: ${mode || "default"}`}>
+          <Icon name="shield" size={14} /> {mode || "default"}
+        </span>
+      )}
+      {(mode || meta) && rights.write && (
         <Menu
           label={`Mode: ${mode || "default"}`}
           className={styles.choice}
-          items={modesIn(meta?.sandbox).map((choice) => ({
+          items={modesIn(meta?.sandbox, rights.approve ? null : mode).map((choice) => ({
             label: choice.name,
             hint: choice.means,
             checked: choice.name === mode,
@@ -78,7 +93,8 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
           <Icon name="shield" size={14} /> {mode || "default"} <Icon name="down" size={12} />
         </Menu>
       )}
-      {model && <ModelMenu id={session.id} model={model} thinking={meta?.thinking ?? ""} />}
+      {model && !rights.write && <span className={styles.plain}>{model}</span>}
+      {model && rights.write && <ModelMenu id={session.id} model={model} thinking={meta?.thinking ?? ""} />}
       {window > 0 && context > 0 && (
         <Meter
           value={context}
@@ -113,7 +129,7 @@ function firstWords({ view, outbox, older }: SessionState): string | null {
   return first.text || namesFor([...first.images.map((image) => image.name ?? ""), ...first.files.map((f) => f.name)]);
 }
 
-function State({ status }: { status: Status }) {
+function State({ status, mine }: { status: Status; mine: boolean }) {
   return (
     <span className={`${styles.state} ${styles[status]}`} role="status">
       {status === "running" && (
@@ -121,7 +137,7 @@ function State({ status }: { status: Status }) {
           <Spinner /> Running
         </>
       )}
-      {(status === "waiting_approval" || status === "waiting_budget") && "Needs you"}
+      {(status === "waiting_approval" || status === "waiting_budget") && (mine ? "Needs you" : "Waits for approval")}
       {status === "waiting_provider" && "Waiting for the provider"}
       {status === "requires_action" && "Waiting for a client’s tools"}
       {status === "idle" && "Idle"}

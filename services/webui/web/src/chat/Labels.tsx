@@ -1,6 +1,7 @@
 import { type SyntheticEvent, useState } from "react";
 import { goToEntry, MOST_LABEL_CHARS, setLabel } from "../session/labels";
 import type { LiveSession } from "../session/liveSession";
+import { useRights } from "../session/open";
 import { useStore } from "../session/store";
 import { isOnBranch } from "../session/tree";
 import { Button, IconButton } from "../ui/Button";
@@ -28,11 +29,18 @@ export function LabelButton({ session, id }: { session: LiveSession; id: string 
 /** The name of a message, if it has one; it opens to be changed. */
 export function LabelChip({ session, id }: { session: LiveSession; id: string }) {
   const label = useStore(session.store, ({ view }) => view.labels[id] ?? "");
+  const { write } = useRights(session);
   const [editing, setEditing] = useState(false);
   return (
     <>
       {label && (
-        <button type="button" className={styles.chip} title="Change the label" onClick={() => setEditing(true)}>
+        <button
+          type="button"
+          className={styles.chip}
+          title={write ? "Change the label" : "Label"}
+          disabled={!write}
+          onClick={() => setEditing(true)}
+        >
           <Icon name="tag" size={12} /> <span>{label}</span>
         </button>
       )}

@@ -1,5 +1,6 @@
 import { useCallback, useEffect, useState } from "react";
 import { api, ApiError, type Attachment } from "../api/client";
+import { useMay } from "../api/rights";
 import type { Agent, SendKind } from "../api/types";
 import { navigate, sessionPath } from "../routes";
 import { restoreDraft } from "../session/drafts";
@@ -51,6 +52,32 @@ const TRY_DEMO: readonly Suggestion[] = [
 
 /** Where a conversation begins. The session exists as soon as something is said in it. */
 export function NewChat({ onMenu }: { onMenu: () => void }) {
+  const writes = useMay("write");
+  return (
+    <>
+      <PageHead title={writes ? "New chat" : "Fairlead"} onMenu={onMenu} />
+      <div className={styles.page}>
+        <div className={styles.column}>{writes ? <Begin /> : <OnlyReads />}</div>
+      </div>
+    </>
+  );
+}
+
+/** For those who may begin nothing. */
+function OnlyReads() {
+  return (
+    <>
+      <h2>Sessions that are shared with you are in the list</h2>
+      <p className={styles.about}>
+        You may read them, and not begin or change any: that takes the right “write”, which the roles “operator” and
+        “approver” have.
+      </p>
+    </>
+  );
+}
+
+function Begin() {
+  const approves = useMay("approve");
   const [agents, setAgents] = useState<readonly Agent[]>([]);
   const [agent, setAgent] = useState<string | null>(null);
   const [mode, setMode] = useState<string | null>(null);
@@ -89,57 +116,52 @@ export function NewChat({ onMenu }: { onMenu: () => void }) {
 
   return (
     <>
-      <PageHead title="New chat" onMenu={onMenu} />
-      <div className={styles.page}>
-        <div className={styles.column}>
-          <h2>What should be done?</h2>
-          <Composer place="new" busy={false} onSend={send} model={chosen?.model ?? ""}>
-            {agents.length > 1 && chosen && (
-              <Menu
-                label={`Agent: ${chosen.name}`}
-                className={styles.choice}
-                items={agents.map((one) => ({
-                  label: one.name,
-                  ...(one.description ? { hint: one.description } : {}),
-                  checked: one === chosen,
-                  onPick: () => setAgent(one.name),
-                }))}
-              >
-                {chosen.name} <Icon name="down" size={12} />
-              </Menu>
-            )}
-            <Menu
-              label={`Mode: ${shownMode}`}
-              className={styles.choice}
-              items={modesIn(demandedBy(chosen, "")).map((choice) => ({
-                label: choice.name,
-                hint: choice.means,
-                checked: choice.name === shownMode,
-                onPick: () => setMode(choice.name),
-              }))}
-            >
-              <Icon name="shield" size={14} /> {shownMode} <Icon name="down" size={12} />
-            </Menu>
-          </Composer>
-          <ul className={styles.tries} aria-label="Things to try">
-            {tries.map((one) => (
-              <li key={one.title}>
-                <button type="button" disabled={starting} onClick={() => void begin(one.text, [])}>
-                  <span>{one.title}</span>
-                  <small>{one.text.replace("\n", " ⏎ ")}</small>
-                </button>
-              </li>
-            ))}
-          </ul>
-          {chosen && (
-            <p className={styles.about}>
-              {chosen.description ? `${chosen.description} ` : ""}
-              {chosen.model && <>Model {chosen.model}. </>}
-              {chosen.tools && chosen.tools.length > 0 && <>Tools: {chosen.tools.join(", ")}.</>}
-            </p>
-          )}
-        </div>
-      </div>
+      <h2>What should be done?</h2>
+      <Composer place="new" busy={false} onSend={send} model={chosen?.model ?? ""}>
+        {agents.length > 1 && chosen && (
+          <Menu
+            label={`Agent: ${chosen.name}`}
+            className={styles.choice}
+            items={agents.map((one) => ({
+              label: one.name,
+              ...(one.description ? { hint: one.description } : {}),
+              checked: one === chosen,
+              onPick: () => setAgent(one.name),
+            }))}
+          >
+            {chosen.name} <Icon name="down" size={12} />
+          </Menu>
+        )}
+        <Menu
+          label={`Mode: ${shownMode}`}
+          className={styles.choice}
+          items={modesIn(demandedBy(chosen, ""), approves ? null : chosen?.mode).map((choice) => ({
+            label: choice.name,
+            hint: choice.means,
+            checked: choice.name === shownMode,
+            onPick: () => setMode(choice.name),
+          }))}
+        >
+          <Icon name="shield" size={14} /> {shownMode} <Icon name="down" size={12} />
+        </Menu>
+      </Composer>
+      <ul className={styles.tries} aria-label="Things to try">
+        {tries.map((one) => (
+          <li key={one.title}>
+            <button type="button" disabled={starting} onClick={() => void begin(one.text, [])}>
+              <span>{one.title}</span>
+              <small>{one.text.replace("\n", " ⏎ ")}</small>
+            </button>
+          </li>
+        ))}
+      </ul>
+      {chosen && (
+        <p className={styles.about}>
+          {chosen.description ? `${chosen.description} ` : ""}
+          {chosen.model && <>Model {chosen.model}. </>}
+          {chosen.tools && chosen.tools.length > 0 && <>Tools: {chosen.tools.join(", ")}.</>}
+        </p>
+      )}
     </>
   );
 }

@@ -1,5 +1,6 @@
 import { api } from "../api/client";
 import type { LiveSession } from "../session/liveSession";
+import { useRights } from "../session/open";
 import { useStore } from "../session/store";
 import { IconButton } from "../ui/Button";
 import { Icon } from "../ui/Icon";
@@ -22,6 +23,7 @@ interface Chip {
 export function QueueChips({ session }: { session: LiveSession }) {
   const queue = useStore(session.store, (state) => state.view.queue);
   const outbox = useStore(session.store, (state) => state.outbox);
+  const { write } = useRights(session);
 
   const chips: Chip[] = queue.map((item) => ({
     id: item.id,
@@ -55,7 +57,7 @@ export function QueueChips({ session }: { session: LiveSession }) {
           <span className={styles.text} title={chip.text}>
             {chip.text}
           </span>
-          {chip.onDrop && (
+          {write && chip.onDrop && (
             <>
               <IconButton
                 label="Edit: take it back into the box"

@@ -1,5 +1,6 @@
 import { useCallback, useEffect, useMemo, useState } from "react";
-import { liveSession } from "../session/open";
+import { useMay } from "../api/rights";
+import { liveSession, useRights } from "../session/open";
 import { keepDraft, restoreDraft } from "../session/drafts";
 import type { SendKind } from "../api/types";
 import type { Attachment } from "../api/client";
@@ -21,6 +22,7 @@ import { Header } from "./Header";
 import { PageHead } from "./PageHead";
 import { PlanBar } from "./Plan";
 import { QueueChips } from "./QueueChips";
+import { ReadOnly } from "./ReadOnly";
 import styles from "./SessionPage.module.css";
 import { useStop } from "./useStop";
 
@@ -41,7 +43,9 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
   const focus = fresh || (phase === "ready" && status !== "waiting_approval");
 
   const busy = status === "running" || status === "waiting_provider" || status === "requires_action";
-  const stop = useStop(id, busy);
+  const rights = useRights(session);
+  const begins = useMay("write");
+  const stop = useStop(id, busy && rights.write);
   const send = useCallback(
     (kind: SendKind, text: string, attachments: Attachment[], choices: PromptChoices) => {
       const command = attachments.length === 0 ? commandIn(text) : null;
@@ -74,15 +78,17 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
     return said?.kind === "user" && said.text ? said.text : null;
   }, [id, session]);
 
-  if (phase === "missing" || phase === "deleted") {
+  if (phase === "missing" || phase === "lost" || phase === "deleted") {
     return (
       <>
         <PageHead onMenu={onMenu} title="Session" />
-        <div className={styles.gone}>
-          <p>{phase === "missing" ? "There is no session at this address." : "This session was deleted."}</p>
-          <Button tone="primary" onClick={() => navigate("/")}>
-            New chat
-          </Button>
+        <div className={styles.gone} role="alert">
+          <p>{GONE[phase]}</p>
+          {begins && (
+            <Button tone="primary" onClick={() => navigate("/")}>
+              New chat
+            </Button>
+          )}
         </div>
       </>
     );
@@ -94,23 +100,33 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
       <div className={styles.dock}>
         <PlanBar session={session} />
         <QueueChips session={session} />
-        <Composer
-          key={id}
-          place={id}
-          busy={busy}
-          stopping={stop.state}
-          note={status === "waiting_approval" && !asks ? "Esc, then a, s or d answers" : ""}
-          onSend={send}
-          onStop={stop.now}
-          recall={recall}
-          focus={focus}
-          takesCommands
-          model={model}
-        />
+        {rights.write ? (
+          <Composer
+            key={id}
+            place={id}
+            busy={busy}
+            stopping={stop.state}
+            note={status === "waiting_approval" && rights.approve && !asks ? "Esc, then a, s or d answers" : ""}
+            onSend={send}
+            onStop={stop.now}
+            recall={recall}
+            focus={focus}
+            takesCommands
+            model={model}
+          />
+        ) : (
+          <ReadOnly session={session} />
+        )}
       </div>
     </>
   );
 }
+
+const GONE = {
+  missing: "There is no session at this address, or it is not shared with you.",
+  lost: "You cannot see this session any more: it was deleted, or it is no longer shared with you.",
+  deleted: "This session was deleted.",
+} as const;
 
 function isAsking(id: string): boolean {
   const listed = sessionList.get().sessions.find((session) => session.id === id);

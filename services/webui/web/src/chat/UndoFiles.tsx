@@ -2,6 +2,7 @@ import { useState } from "react";
 import { api } from "../api/client";
 import type { FilesUndone } from "../api/types";
 import type { LiveSession } from "../session/liveSession";
+import { useRights } from "../session/open";
 import { newKey, persistently } from "../session/outbox";
 import { CHANGES } from "../session/undo";
 import { IconButton } from "../ui/Button";
@@ -12,6 +13,7 @@ import styles from "./UndoFiles.module.css";
 
 /** Undoes what was changed in files since a message; first the person sees which files. */
 export function UndoFiles({ session, since }: { session: LiveSession; since: string }) {
+  const { write } = useRights(session);
   const [busy, setBusy] = useState(false);
   const [shown, setShown] = useState<FilesUndone | null>(null);
   const ask = async (wish: { preview?: boolean; force?: boolean }): Promise<void> => {
@@ -31,6 +33,7 @@ export function UndoFiles({ session, since }: { session: LiveSession; since: str
     }
   };
   const others = shown?.conflicts ?? [];
+  if (!write) return null;
   return (
     <>
       <IconButton label="Undo changes to files" small disabled={busy} onClick={() => void ask({ preview: true })}>

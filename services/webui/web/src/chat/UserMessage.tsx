@@ -1,6 +1,8 @@
 import { memo, useState } from "react";
+import { me, otherSender, useMay } from "../api/rights";
 import { fork } from "../session/branching";
 import type { LiveSession } from "../session/liveSession";
+import { useRights } from "../session/open";
 import { useStore } from "../session/store";
 import type { Place } from "../session/tree";
 import type { Item } from "../session/view";
@@ -32,10 +34,14 @@ export const UserMessage = memo(function UserMessage({
   const [open, setOpen] = useState(false);
   const [editing, setEditing] = useState(false);
   const moving = useStore(session.store, (state) => state.moving !== null);
+  const { write } = useRights(session);
+  const forks = useMay("write");
+  const other = useStore(me, (who) => otherSender(who, item.sender));
   const long = item.text.length > LONG_CHARS || item.text.split("\n").length > LONG_LINES;
   if (editing) return <EditMessage item={item} session={session} onClose={() => setEditing(false)} />;
   return (
-    <article className={styles.message} id={`m-${item.id}`} aria-label="You">
+    <article className={styles.message} id={`m-${item.id}`} aria-label={other || "You"}>
+      {other && <p className={styles.sender}>{other}</p>}
       {item.text && <div className={long && !open ? `${styles.text} ${styles.folded}` : styles.text}>{item.text}</div>}
       <AttachedFiles files={item.files} />
       {item.images.length > 0 && (
@@ -60,15 +66,17 @@ export const UserMessage = memo(function UserMessage({
           {SAID[item.source] && <span>{SAID[item.source]}</span>}
           {item.ts > 0 && <time dateTime={new Date(item.ts).toISOString()}>{clock(item.ts)}</time>}
           {item.text && <CopyButton text={item.text} />}
-          {item.source !== "system" && (
+          {write && item.source !== "system" && (
             <IconButton label="Edit and send again" small disabled={moving} onClick={() => setEditing(true)}>
               <Icon name="pencil" />
             </IconButton>
           )}
-          <LabelButton session={session} id={item.id} />
-          <IconButton label="Fork from here" small onClick={() => void fork(session, item.id)}>
-            <Icon name="fork" />
-          </IconButton>
+          {write && <LabelButton session={session} id={item.id} />}
+          {forks && (
+            <IconButton label="Fork from here" small onClick={() => void fork(session, item.id)}>
+              <Icon name="fork" />
+            </IconButton>
+          )}
         </footer>
       </div>
     </article>

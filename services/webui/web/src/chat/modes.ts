@@ -12,9 +12,16 @@ const UNASKED: Record<string, string> = {
   docker: "Runs everything without asking, inside its container",
 };
 
-/** What an agent may do without asking, where its commands run in `sandbox`; empty: that is not known. */
-export const modesIn = (sandbox: string | null | undefined): readonly ModeChoice[] => [
-  { name: "safe", means: "Only reads; changes nothing" },
-  { name: "ask", means: "Asks before it changes or runs anything" },
-  { name: "allow-all", means: UNASKED[sandbox ?? ""] ?? "Runs everything without asking" },
-];
+/**
+ * What an agent may do without asking, where its commands run in `sandbox`; empty: that is not known.
+ * `widest`: the last mode that may be chosen, for those who may not widen it; null or unknown: all may.
+ */
+export function modesIn(sandbox: string | null | undefined, widest: string | null = null): readonly ModeChoice[] {
+  const modes: readonly ModeChoice[] = [
+    { name: "safe", means: "Only reads; changes nothing" },
+    { name: "ask", means: "Asks before it changes or runs anything" },
+    { name: "allow-all", means: UNASKED[sandbox ?? ""] ?? "Runs everything without asking" },
+  ];
+  const last = modes.findIndex((mode) => mode.name === widest);
+  return last < 0 ? modes : modes.slice(0, last + 1);
+}

@@ -2,9 +2,9 @@ import { useCallback, useEffect, useState } from "react";
 import { onNews } from "../api/news";
 import { readStatus, type StatusReport } from "../api/status";
 import { PageHead } from "../chat/PageHead";
-import { Button } from "../ui/Button";
 import { calm } from "../ui/calm";
 import { clock, plural } from "../ui/format";
+import { Problem } from "../ui/Problem";
 import styles from "./Executors.module.css";
 import { HostCard } from "./HostCard";
 import { type Host, hostsOf, servicesOf } from "./hosts";
@@ -25,12 +25,9 @@ export function Executors({ onMenu }: { onMenu: () => void }) {
       <div className={styles.page}>
         <div className={styles.column} aria-busy={!report && !problem}>
           {problem && (
-            <div className={styles.problem} role="alert">
-              <p>
-                {problem} {at ? `Last updated at ${clock(at)}.` : "Nothing is lost: this page only shows the state."}
-              </p>
-              <Button onClick={ask}>Ask again</Button>
-            </div>
+            <Problem onAgain={ask}>
+              {problem} {at ? `Last updated at ${clock(at)}.` : "Nothing is lost: this page only shows the state."}
+            </Problem>
           )}
           {report && hosts.length === 0 && <Empty />}
           {hosts.map((host) => (

@@ -1,6 +1,7 @@
 import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
 import { api } from "../api/client";
-import type { Session } from "../api/types";
+import { isAdmin, may, me, rightsTo } from "../api/rights";
+import type { Me, Session } from "../api/types";
 import { modesIn } from "../chat/modes";
 import { overlay } from "../keys";
 import { navigate, type Route, sessionPath } from "../routes";
@@ -29,9 +30,10 @@ export function Palette({ route, onClose }: { route: Route; onClose: () => void 
   const listed = useStore(sessionList, (list) => list.sessions);
   const found = useFound(query);
   const list = useRef<HTMLUListElement>(null);
+  const who = useStore(me, (state) => state);
   const choices = useMemo(() => {
     const here = route.page === "session" ? listed.find((session) => session.id === route.id) : undefined;
-    const actions = actionsFor(route, here?.sandbox).filter((action) => matches(query, action.label));
+    const actions = actionsFor(who, route, here).filter((action) => matches(query, action.label));
     const sessions = [...listed.filter((session) => matches(query, nameOf(session))), ...found];
     const unique = [...new Map(sessions.map((session) => [session.id, session])).values()].slice(0, 30);
     const asChoices = unique.map((session) => ({
@@ -41,7 +43,7 @@ export function Palette({ route, onClose }: { route: Route; onClose: () => void 
       act: () => navigate(sessionPath(session.id)),
     }));
     return query ? [...asChoices, ...actions] : [...actions, ...asChoices];
-  }, [route, query, listed, found, opened]);
+  }, [who, route, query, listed, found, opened]);
   const chosen = Math.min(at, choices.length - 1);
 
   useEffect(() => {
@@ -103,20 +105,26 @@ export function Palette({ route, onClose }: { route: Route; onClose: () => void 
   );
 }
 
-function actionsFor(route: Route, sandbox: string | undefined): Choice[] {
+function actionsFor(who: Me | null, route: Route, here: Session | undefined): Choice[] {
   const actions: Choice[] = [
-    { id: "new", label: "New chat", hint: "Ctrl Shift O", act: () => navigate("/") },
+    ...(may(who, "write") ? [{ id: "new", label: "New chat", hint: "Ctrl Shift O", act: () => navigate("/") }] : []),
     { id: "approvals", label: "Approvals", hint: "", act: () => navigate("/approvals") },
     { id: "schedules", label: "Schedules", hint: "", act: () => navigate("/schedules") },
     { id: "executors", label: "Executors", hint: "", act: () => navigate("/executors") },
     { id: "usage", label: "Usage and cost", hint: "", act: () => navigate("/usage") },
-    { id: "application-settings", label: "Settings: credentials", hint: "", act: () => navigate("/settings") },
+    {
+      id: "application-settings",
+      label: isAdmin(who) ? "Settings: credentials" : "Settings",
+      hint: "",
+      act: () => navigate("/settings"),
+    },
   ];
-  if (route.page === "session") {
+  const rights = rightsTo(who, here ?? {});
+  if (route.page === "session" && rights.write) {
     const { id } = route;
     actions.push({ id: "settings", label: "Session settings", hint: "", act: () => openSettings(id) });
     actions.push({ id: "stop", label: "Stop the run", hint: "Esc Esc", act: () => stopRun(id) });
-    for (const mode of modesIn(sandbox))
+    for (const mode of modesIn(here?.sandbox, rights.approve ? null : here?.mode))
       actions.push({
         id: `mode-${mode.name}`,
         label: `Mode: ${mode.name}`,

@@ -15,11 +15,14 @@ import styles from "./Schedules.module.css";
 export function JobRow({
   job,
   label,
+  changes,
   onEdit,
   onChanged,
 }: {
   job: Job;
   label: string;
+  /** Whether this person may run and change it. */
+  changes: boolean;
   onEdit: () => void;
   onChanged: () => void;
 }) {
@@ -43,21 +46,25 @@ export function JobRow({
           <span className={styles.when}>{scheduleText(job.schedule)}</span>
         </button>
         <span className={styles.next}>{nextText(job, now)}</span>
-        <Button onClick={() => act("Could not run the job", runNow())}>Run now</Button>
-        <Menu
-          label={`Actions for ${label}`}
-          className={styles.dots}
-          items={[
-            { label: "Edit", onPick: onEdit },
-            {
-              label: job.enabled ? "Disable" : "Enable",
-              onPick: () => act("Could not change the job", cron.update(job.id, { enabled: !job.enabled })),
-            },
-            { label: "Remove", danger: true, onPick: () => setRemoving(true) },
-          ]}
-        >
-          <Icon name="dots" />
-        </Menu>
+        {changes && (
+          <>
+            <Button onClick={() => act("Could not run the job", runNow())}>Run now</Button>
+            <Menu
+              label={`Actions for ${label}`}
+              className={styles.dots}
+              items={[
+                { label: "Edit", onPick: onEdit },
+                {
+                  label: job.enabled ? "Disable" : "Enable",
+                  onPick: () => act("Could not change the job", cron.update(job.id, { enabled: !job.enabled })),
+                },
+                { label: "Remove", danger: true, onPick: () => setRemoving(true) },
+              ]}
+            >
+              <Icon name="dots" />
+            </Menu>
+          </>
+        )}
       </div>
       {job.state?.lastStatus === "error" && (
         <p className={styles.failed}>Last run failed: {job.state.lastError ?? "no reason was given"}</p>

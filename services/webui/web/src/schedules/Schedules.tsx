@@ -1,6 +1,8 @@
 import { useCallback, useEffect, useState } from "react";
 import { onNews } from "../api/news";
+import { me, useMay } from "../api/rights";
 import { PageHead } from "../chat/PageHead";
+import { useStore } from "../session/store";
 import { Button } from "../ui/Button";
 import { plural } from "../ui/format";
 import { complain } from "../ui/toast";
@@ -14,6 +16,8 @@ const SOON_MS = 300;
 
 /** Scheduled jobs: what runs when, how it went, and the days ahead. */
 export function Schedules({ onMenu }: { onMenu: () => void }) {
+  const writes = useMay("write");
+  const pauses = useStore(me, (who) => who?.role === "admin") && writes; // it concerns everybody
   const [jobs, setJobs] = useState<readonly Job[] | null>(null);
   const [status, setStatus] = useState<Status | null>(null);
   const [editing, setEditing] = useState<Job | "new" | null>(null);
@@ -55,13 +59,15 @@ export function Schedules({ onMenu }: { onMenu: () => void }) {
       <div className={styles.page}>
         <div className={styles.column}>
           <div className={styles.bar}>
-            <Button tone="primary" onClick={() => setEditing("new")}>
-              New job
-            </Button>
+            {writes && (
+              <Button tone="primary" onClick={() => setEditing("new")}>
+                New job
+              </Button>
+            )}
             <Button aria-pressed={view === "week"} onClick={() => setView(view === "list" ? "week" : "list")}>
               {view === "list" ? "Show the week" : "Show the list"}
             </Button>
-            {status?.enabled && <Button onClick={pause}>{status.paused ? "Resume" : "Pause all"}</Button>}
+            {status?.enabled && pauses && <Button onClick={pause}>{status.paused ? "Resume" : "Pause all"}</Button>}
           </div>
           {status && !status.enabled && (
             <p className={styles.notice}>
@@ -69,7 +75,7 @@ export function Schedules({ onMenu }: { onMenu: () => void }) {
             </p>
           )}
           {status?.paused && <p className={styles.notice}>Paused: no job fires until you resume.</p>}
-          {jobs?.length === 0 && <Empty onNew={() => setEditing("new")} />}
+          {jobs?.length === 0 && <Empty onNew={writes ? () => setEditing("new") : null} />}
           {view === "list" ? (
             <ul className={styles.jobs}>
               {jobs?.map((job) => (
@@ -77,6 +83,7 @@ export function Schedules({ onMenu }: { onMenu: () => void }) {
                   key={job.id}
                   job={job}
                   label={names.get(job.id) ?? job.name}
+                  changes={writes}
                   onEdit={() => setEditing(job)}
                   onChanged={load}
                 />
@@ -101,7 +108,7 @@ export function Schedules({ onMenu }: { onMenu: () => void }) {
   );
 }
 
-function Empty({ onNew }: { onNew: () => void }) {
+function Empty({ onNew }: { onNew: (() => void) | null }) {
   return (
     <div className={styles.none}>
       <h2>No jobs yet</h2>
@@ -109,7 +116,7 @@ function Empty({ onNew }: { onNew: () => void }) {
         A job runs a task or leaves a reminder: once, every so often, or by the calendar. You can also tell an agent
         “remind me in 20 minutes”, or type <code>fairlead cron add</code> in a terminal.
       </p>
-      <Button onClick={onNew}>Create the first job</Button>
+      {onNew && <Button onClick={onNew}>Create the first job</Button>}
     </div>
   );
 }

@@ -66,12 +66,12 @@ export function stopsRun({ view }: SessionState): boolean {
   return view.run !== null || view.parked !== null;
 }
 
-/** Begins a new session with the conversation up to this entry, and opens it. */
-export async function fork(session: LiveSession, entry: string): Promise<void> {
+/** Begins a new session with the conversation, up to this entry if one is given, and opens it. */
+export async function fork(session: LiveSession, entry?: string): Promise<void> {
   const id = newKey();
   try {
     await persistently(
-      () => api.fork(session.id, { entry, id }).catch(alreadyMade),
+      () => api.fork(session.id, { ...(entry === undefined ? {} : { entry }), id }).catch(alreadyMade),
       () => undefined,
     );
     navigate(`/s/${id}`);

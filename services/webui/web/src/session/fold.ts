@@ -277,7 +277,14 @@ function foldMessage(view: View, entry: MessageEntry): View {
       const source = message.source ?? "prompt";
       const asked = view.run?.asked;
       const run = asked && view.run ? { ...view.run, asked: "" } : view.run;
-      const item = { kind: "user", id: entry.id, ts, ...contentOf(message.content), source } as const;
+      const item = {
+        kind: "user",
+        id: entry.id,
+        ts,
+        ...contentOf(message.content),
+        source,
+        ...(message.sender ? { sender: message.sender } : {}),
+      } as const;
       return withItem({ ...view, queue, run }, asked ? { ...item, asked } : item);
     }
     case "assistant": {

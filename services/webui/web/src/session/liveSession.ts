@@ -1,5 +1,6 @@
 import { api, ApiError, type Attachment, readObject } from "../api/client";
 import { follow } from "../api/events";
+import { onNews } from "../api/news";
 import {
   type Entry,
   type InheritedMessage,
@@ -26,7 +27,8 @@ export interface SessionState {
   /** What the session list knows: usage, limits. Null until it was asked. */
   meta: Session | null;
   outbox: readonly Outgoing[];
-  phase: "loading" | "ready" | "missing" | "failed";
+  /** lost: it was shown here, and cannot be seen any more. */
+  phase: "loading" | "ready" | "missing" | "lost" | "failed";
   problem: string | null;
   older: "more" | "loading" | "none";
   /** What is asked of the gateway now: to go on from another entry. */
@@ -78,8 +80,14 @@ export class LiveSession {
       if (!closed && this.store.get().phase === "ready") this.followFrom();
     };
     void start();
+    // One that could not be seen may be shared now.
+    const forget = onNews("session", (ids) => {
+      const { phase } = this.store.get();
+      if (ids.includes(this.id) && (phase === "missing" || phase === "lost")) void start();
+    });
     return () => {
       closed = true;
+      forget();
       this.unfollow?.();
       this.unfollow = null;
       if (this.refreshing) clearTimeout(this.refreshing);
@@ -197,7 +205,7 @@ export class LiveSession {
       this.refreshing = null;
       void api.session(this.id).then(
         (meta) => {
-          this.patch({ meta });
+          if (JSON.stringify(meta) !== JSON.stringify(this.store.get().meta)) this.patch({ meta });
           if (more > 0 && this.isBehind(meta)) this.refresh(more - 1);
         },
         () => undefined,
@@ -242,7 +250,8 @@ export class LiveSession {
   }
 
   private async load(): Promise<void> {
-    this.patch({ phase: "loading", problem: null });
+    const before = this.store.get().phase;
+    if (before !== "missing" && before !== "lost") this.patch({ phase: "loading", problem: null });
     try {
       const [meta, page] = await Promise.all([api.session(this.id), api.entriesBefore(this.id, NEWEST, PAGE)]);
       this.store.set((state) => ({
@@ -258,7 +267,7 @@ export class LiveSession {
     } catch (error) {
       const missing = error instanceof ApiError && error.status === 404;
       this.patch({
-        phase: missing ? "missing" : "failed",
+        phase: missing ? (before === "lost" ? "lost" : "missing") : "failed",
         problem: error instanceof Error ? error.message : String(error),
       });
     }
@@ -278,7 +287,7 @@ export class LiveSession {
       onRefused: (status) =>
         this.patch(
           status === 404
-            ? { phase: "missing" }
+            ? { phase: "lost" }
             : { phase: "failed", problem: `The gateway answered with HTTP ${status}. Try again.` },
         ),
     });

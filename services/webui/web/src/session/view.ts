@@ -36,6 +36,8 @@ export type Item =
       images: ImageBlock[];
       files: AttachedFile[];
       source: Source;
+      /** Who said it, where that is known. */
+      sender?: string;
       asked?: string;
     }
   | { kind: "assistant"; id: string; ts: number; message: AssistantMessage }

@@ -1,4 +1,5 @@
 import { memo, useState } from "react";
+import { isMine, me, ownerOf, useRightsTo } from "../api/rights";
 import type { Session } from "../api/types";
 import { Link, sessionPath } from "../routes";
 import { liveSession } from "../session/open";
@@ -28,6 +29,8 @@ export const SessionRow = memo(function SessionRow({
 }) {
   const [renaming, setRenaming] = useState(false);
   const unread = useStore(seen, (state) => !current && isUnread(state, session));
+  const mine = useStore(me, (who) => isMine(who, session));
+  const rights = useRightsTo(session);
   const name = nameOf(session);
 
   if (renaming) {
@@ -50,11 +53,17 @@ export const SessionRow = memo(function SessionRow({
         to={sessionPath(session.id)}
         className={unread ? `${styles.link} ${styles.unread}` : styles.link}
         aria-current={current ? "page" : undefined}
-        title={name}
+        title={mine ? name : `${name} (of ${ownerOf(session)})`}
         onFollow={onPick}
       >
         {session.archived && <Icon name="archive" size={12} />}
         <span className={styles.name}>{name}</span>
+        {!mine && (
+          <small className={styles.owner}>
+            <span className="visually-hidden">of </span>
+            {ownerOf(session)}
+          </small>
+        )}
         {current ? <LiveBadge session={session} now={now} /> : <Badge session={session} unread={unread} now={now} />}
       </Link>
       <SessionMenu
@@ -64,6 +73,7 @@ export const SessionRow = memo(function SessionRow({
         className={styles.actions}
         pinned={session.pinned}
         archived={session.archived}
+        rights={rights}
         onRename={() => setRenaming(true)}
       />
     </li>
@@ -81,8 +91,15 @@ function LiveBadge({ session, now }: { session: Session; now: number }) {
 const NEEDS_YOU: ReadonlySet<string> = new Set(["waiting_approval", "waiting_budget"]);
 
 function Badge({ session, unread, now }: { session: Session; unread: boolean; now: number }) {
+  const { approve } = useRightsTo(session);
   if (NEEDS_YOU.has(session.status) || (session.approvals ?? 0) > 0)
-    return <span className={styles.needs}>needs you</span>;
+    return approve ? (
+      <span className={styles.needs}>needs you</span>
+    ) : (
+      <span className={styles.time} title="Waits for an approval, which is not yours to give">
+        waits
+      </span>
+    );
   if (session.status === "running")
     return (
       <span className={styles.running} title="Running">

@@ -1,6 +1,7 @@
 import { useEffect, useState } from "react";
 import { api } from "../api/client";
-import type { Me, Session } from "../api/types";
+import { isMine, me as login, useMay } from "../api/rights";
+import type { Session } from "../api/types";
 import { overlay } from "../keys";
 import { Link, type Route } from "../routes";
 import { useStore } from "../session/store";
@@ -9,7 +10,19 @@ import { Icon } from "../ui/Icon";
 import { nextTheme, theme } from "../ui/theme";
 import { complain } from "../ui/toast";
 import { useNow } from "../ui/useNow";
-import { archivedOnly, loadMoreSessions, sessionList, sources, toggleArchived, toggleCalls, withCalls } from "./list";
+import {
+  archivedOnly,
+  listThose,
+  loadMoreSessions,
+  sessionList,
+  sources,
+  toggleArchived,
+  toggleCalls,
+  type Whose,
+  whose,
+  withCalls,
+} from "./list";
+import { waitingFor } from "./waiting";
 import { SessionRow } from "./SessionRow";
 import styles from "./Sidebar.module.css";
 import { useStill } from "./still";
@@ -24,15 +37,19 @@ const PAGES = [
 ] as const;
 
 /** All sessions, newest first; new chat, search, approvals, theme. */
-export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: () => void }) {
+export function Sidebar({ route, onPick }: { route: Route; onPick: () => void }) {
+  const me = useStore(login, (state) => state);
+  const writes = useMay("write");
   const [query, setQuery] = useState("");
   const list = useStore(sessionList, (state) => state);
   const calls = useStore(withCalls, (state) => state);
   const archived = useStore(archivedOnly, (state) => state);
-  const found = useFound(query, calls);
+  const of = useStore(whose, (state) => state);
+  const others = useStore(sessionList, (state) => state.sessions.some((one) => !isMine(me, one)));
+  const found = useFound(query, calls, of);
   const now = useNow(true, 30_000);
   const current = route.page === "session" ? route.id : null;
-  const waiting = list.sessions.reduce((sum, session) => sum + (session.approvals ?? 0), 0);
+  const waiting = useStore(sessionList, (state) => waitingFor(me, state.sessions));
   const { still, aim } = useStill(found ?? list.sessions, found ? query : "");
 
   return (
@@ -51,9 +68,11 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
           <Icon name="search" />
         </button>
       </header>
-      <Link to="/" className={styles.fresh} onFollow={onPick}>
-        <Icon name="plus" /> New chat
-      </Link>
+      {writes && (
+        <Link to="/" className={styles.fresh} onFollow={onPick}>
+          <Icon name="plus" /> New chat
+        </Link>
+      )}
       <label className={styles.search}>
         <Icon name="search" size={14} />
         <span className="visually-hidden">Search sessions</span>
@@ -78,6 +97,18 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
           <Icon name={icon} /> {name}
         </Link>
       ))}
+      {(of || others) && (
+        <select
+          className={styles.whose}
+          aria-label="Whose sessions"
+          value={of}
+          onChange={(event) => listThose(event.target.value as Whose)}
+        >
+          <option value="">{me?.role === "admin" ? "Sessions of all" : "My and shared sessions"}</option>
+          <option value="mine">My sessions</option>
+          <option value="shared">Shared with me</option>
+        </select>
+      )}
       <div className={styles.list} {...aim}>
         {groups(still, now).map(([name, sessions]) => (
           <section key={name} aria-label={name}>
@@ -97,7 +128,13 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
         ))}
         {still.length === 0 && list.loaded && (
           <p className={styles.none}>
-            {query ? "Nothing found." : archived ? "No session is archived." : "Sessions appear here."}
+            {query
+              ? "Nothing found."
+              : of === "shared"
+                ? "Nobody shares a session with you."
+                : archived
+                  ? "No session is archived."
+                  : "Sessions appear here."}
           </p>
         )}
         {!found && list.next && (
@@ -117,7 +154,10 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
         </button>
       </div>
       <footer className={styles.foot}>
-        <span title={me.scopes.join(", ")}>{me.user}</span>
+        <span title={me ? `Logged in as ${me.user}. Role: ${me.role}. Rights: ${me.scopes.join(", ")}` : ""}>
+          {me?.account}
+          {me && me.role !== "admin" && <small> {me.role}</small>}
+        </span>
         <ThemeButton />
         <IconButton label="Keys (?)" onClick={() => overlay.set(() => "keys")}>
           <Icon name="question" />
@@ -149,15 +189,15 @@ function ThemeButton() {
 }
 
 /** What the gateway finds for `query`, or null while nothing is asked. */
-function useFound(query: string, calls: boolean): readonly Session[] | null {
+function useFound(query: string, calls: boolean, of: Whose): readonly Session[] | null {
   const [found, setFound] = useState<{ query: string; sessions: readonly Session[] } | null>(null);
   const q = query.trim();
   useEffect(() => {
     if (!q) return;
     const stop = new AbortController();
     const timer = setTimeout(() => {
-      const { source } = sources(); // among archived ones, too
-      api.sessions({ q, ...(source && { source }) }, stop.signal).then(
+      const { source, owner } = sources(); // among archived ones, too
+      api.sessions({ q, ...(source && { source }), ...(owner && { owner }) }, stop.signal).then(
         (page) => setFound({ query: q, sessions: page.sessions }),
         (error: unknown) => !stop.signal.aborted && complain("Could not search", error),
       );
@@ -166,7 +206,7 @@ function useFound(query: string, calls: boolean): readonly Session[] | null {
       clearTimeout(timer);
       stop.abort();
     };
-  }, [q, calls]);
+  }, [q, calls, of]);
   return q && found ? found.sessions : null;
 }
 

@@ -21,6 +21,10 @@ export const withCalls = createStore(false);
 /** Whether archived sessions are listed, and no others. */
 export const archivedOnly = createStore(false);
 
+/** Whose sessions are listed; empty: all that one may see. */
+export type Whose = "" | "mine" | "shared";
+export const whose = createStore<Whose>("");
+
 let timer: ReturnType<typeof setTimeout> | undefined;
 let soon: ReturnType<typeof setTimeout> | undefined;
 let again = false;
@@ -152,14 +156,24 @@ export function toggleArchived(): void {
   listAgain();
 }
 
+export function listThose(of: Whose): void {
+  whose.set(() => of);
+  listAgain();
+}
+
 function listAgain(): void {
   sessionList.set(() => ({ sessions: [], loaded: false, next: null }));
   void refreshSessions();
 }
 
 /** Which sessions the gateway is asked for. */
-export function sources(): { source?: "all"; archived?: "true" } {
-  return { ...(withCalls.get() && { source: "all" }), ...(archivedOnly.get() && { archived: "true" }) };
+export function sources(): { source?: "all"; archived?: "true"; owner?: "mine" | "shared" } {
+  const owner = whose.get();
+  return {
+    ...(withCalls.get() && { source: "all" }),
+    ...(archivedOnly.get() && { archived: "true" }),
+    ...(owner && { owner }),
+  };
 }
 
 function without<P extends { sessions: Session[] }>(page: P): P {

@@ -1,14 +1,15 @@
 import { useEffect } from "react";
+import { me } from "../api/rights";
 import type { Route } from "../routes";
 import { useStore } from "../session/store";
 import { sessionList } from "./list";
 import { nameOf } from "./names";
+import { waitingFor } from "./waiting";
 
 /** Keeps the title of the browser's tab: how many approvals wait, and where one is. */
 export function useTitle(route: Route): void {
-  const waiting = useStore(sessionList, (list) =>
-    list.sessions.reduce((sum, session) => sum + (session.approvals ?? 0), 0),
-  );
+  const who = useStore(me, (state) => state);
+  const waiting = useStore(sessionList, (list) => waitingFor(who, list.sessions));
   const name = useStore(sessionList, (list) => {
     if (route.page === "approvals") return "Approvals";
     if (route.page === "schedules") return "Schedules";

@@ -1,5 +1,6 @@
 import { useCallback, useEffect, useState } from "react";
 import { Button } from "../ui/Button";
+import { Problem } from "../ui/Problem";
 import { Spinner } from "../ui/Spinner";
 import { complain } from "../ui/toast";
 import { CredentialRow } from "./CredentialRow";
@@ -48,12 +49,7 @@ export function Credentials({ mayChange }: { mayChange: boolean }) {
         and cannot be shown again.{" "}
         {!mayChange && "To change them takes the right “admin”, which this login does not have."}
       </p>
-      {problem && (
-        <div className={styles.problem} role="alert">
-          <p>The credentials could not be listed: {problem}</p>
-          <Button onClick={() => void ask()}>Ask again</Button>
-        </div>
-      )}
+      {problem && <Problem onAgain={() => void ask()}>The credentials could not be listed: {problem}</Problem>}
       {!known && !problem && <Spinner />}
       {known?.length === 0 && (
         <p className={styles.none}>

@@ -3,6 +3,7 @@ import type { UsageReport, UsageSum } from "../api/types.generated";
 import { PageHead } from "../chat/PageHead";
 import { Button } from "../ui/Button";
 import { count, plural } from "../ui/format";
+import { Problem } from "../ui/Problem";
 import { Spinner } from "../ui/Spinner";
 import styles from "./Usage.module.css";
 import { BY, type By, costInWords, costOf, inOrder, labelOf, RANGES, readUsage, shareOf } from "./usage";
@@ -44,12 +45,7 @@ export function Usage({ onMenu }: { onMenu: () => void }) {
               ))}
             </select>
           </div>
-          {problem && (
-            <div className={styles.problem} role="alert">
-              <p>{problem}</p>
-              <Button onClick={ask}>Ask again</Button>
-            </div>
-          )}
+          {problem && <Problem onAgain={ask}>{problem}</Problem>}
           {!report && !problem && <Spinner />}
           {report?.rows.length === 0 && <Empty all={days === null} onAll={() => setDays(null)} />}
           {report && report.rows.length > 0 && <Table report={report} />}
