@@ -4,11 +4,12 @@ from typing import Any, NamedTuple
 
 from fairlead_common.permissions import nkey, rights
 from fairlead_common.permissions.rights import Rights
+from fairlead_common.protocol.subjects import Actor
 from fairlead_remote.nats_users import external_users
 
 WEATHER = external_users.other("weather", services=["weather"], tools=["weather.>"])
 HERMES = external_users.other("hermes", hosted=["hermes.ops.one"])
-OTHERS = external_users.others_of([WEATHER.recipe, HERMES.recipe])
+OTHERS = external_users.others_of([WEATHER.recipe, HERMES.recipe, {"triggers": ["ci.done"]}])
 TABLE: dict[str, Rights] = {
     "gateway": rights.gateway(),
     "agent": rights.agent(OTHERS),
@@ -22,6 +23,13 @@ TABLE: dict[str, Rights] = {
     "weather": WEATHER,
     "hermes": HERMES,
     "desk": external_users.other("desk", sessions=["main"], may=external_users.OF_A_SESSION),
+    "clerk": external_users.other(
+        "clerk",
+        sessions=["main"],
+        may=["agents", "approve", "steer", "abort", "ping"],
+        triggers=["ci.done"],
+        acts_for=Actor("ann", 17),
+    ),
 }
 SEEDS = {name: nkey.new_seed() for name in TABLE}
 
@@ -52,6 +60,20 @@ API = "$JS.API"
 GET = f"{API}.DIRECT.GET"
 ALL_LOGS = {"seq": 1, "next_by_subj": "fairlead.session.*.log", "batch": 10}
 TABLE_OF_ATTACKS = [
+    # Who acts for a user writes where the server says so, and in nobody else's name; nor does anybody there.
+    Row("NA-02", "clerk", f"{MAIL}.as.bob.17.prompt.k", "operator"),
+    Row("NA-02", "clerk", f"{MAIL}.as.ann.17.prompt.k", "operator"),
+    Row("NA-02", "alerts", f"{MAIL}.as.admin.17.prompt.k", "operator"),
+    Row("NA-02", "gateway", f"{MAIL}.as.ann.17.approval.k", "operator"),
+    Row("NA-02", "scheduler", f"{MAIL}.as.ann.17.prompt.k", "operator"),
+    hear("NA-02", "clerk", "fairlead.live.main.>", "desk"),
+    hear("NA-02", "clerk", "fairlead.changed.cron", "desk"),
+    # Of users an agent and a scheduler read the users alone, one by one.
+    Row("NA-02", "agent", f"{GET}.KV_users.$KV.users.pair.x", "gateway", b""),
+    Row("NA-02", "agent", f"{GET}.KV_users.$KV.users.token.x", "gateway", b""),
+    Row("NA-02", "scheduler", f"{GET}.KV_users.$KV.users.token.x", "gateway", b""),
+    Row("NA-02", "agent", "$KV.users.user.ann", "gateway"),
+    Row("NA-02", "mill", f"{GET}.KV_users.$KV.users.user.ann", "agent", b""),
     # An executor that was taken over reads no session, no settings, no calls of another host.
     Row("NA-02", "mill", f"{GET}.SESSIONS", "agent", ALL_LOGS),
     Row("NA-02", "mill", f"{GET}.SESSIONS.fairlead.session.main.log", "gateway", b""),

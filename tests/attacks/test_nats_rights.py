@@ -496,6 +496,39 @@ async def test_a_forged_sender_is_replaced_by_the_server(server: NatsServer) -> 
         assert json.loads((asked.headers or {})["Nats-Request-Info"])["acc"] == "desk"
 
 
+async def test_for_whom_mail_is_said_the_server_writes_into_its_subject(server: NatsServer) -> None:
+    async with unmodified(server, "clerk") as clerk, stolen(server, "operator") as owner:
+        stream = clerk.client.jetstream()
+        for subject, stored in (
+            ("fairlead.prompt.main", "as.ann.17.prompt"),
+            (f"{MAIL}.prompt", "as.ann.17.prompt"),
+            (f"{MAIL}.prompt.k1", "as.ann.17.prompt.k1"),
+            (f"{MAIL}.approval.a1", "as.ann.17.approval.a1"),
+            (f"{MAIL}.abort", "as.ann.17.abort"),
+        ):
+            ack = await stream.publish(subject, b"x")
+            found = await owner.client.jetstream().get_msg("SESSIONS", ack.seq)
+            assert found.subject == f"{MAIL}.{stored}", subject
+        await owner.client.jetstream().purge_stream("SESSIONS", subject=f"{MAIL}.>")
+
+
+async def test_for_whom_a_trigger_or_a_prompt_is_sent_the_server_tells(server: NatsServer) -> None:
+    """Also without a reply, and whatever the sender says itself."""
+    forged = {"Nats-Request-Info": '{"acc":"gateway"}'}
+    async with unmodified(server, "clerk") as clerk, stolen(server, "gateway") as gateway:
+        prompts = await gateway.client.subscribe("agents.prompt.fairlead.*.*", queue="agents")
+        await gateway.refused()
+        await clerk.client.publish("agents.prompt.fairlead.home.main", b"x", headers=forged)
+        asked = await prompts.next_msg(timeout=10)
+        assert json.loads((asked.headers or {})["Nats-Request-Info"])["acc"] == "clerk@ann.17"
+    async with unmodified(server, "clerk") as clerk, stolen(server, "scheduler") as scheduler:
+        heard = await scheduler.client.subscribe("ci.done")
+        await scheduler.refused()
+        await clerk.client.publish("ci.done", b"x", headers=forged)
+        fired = await heard.next_msg(timeout=10)
+        assert json.loads((fired.headers or {})["Nats-Request-Info"])["acc"] == "clerk@ann.17"
+
+
 async def test_what_a_service_owes_it_may_answer_after_the_users_have_changed(server: NatsServer) -> None:
     async with stolen(server, "gateway") as gateway, stolen(server, "webui") as webui:
         asked = await webui.client.subscribe(s.WEBUI_FILE)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from fairlead_common.errors import BadMessageError, InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id, new_id
+from fairlead_common.protocol.subjects import Actor, SessionSubject
 
 
 @pytest.mark.parametrize("value", ["*", ">", "a.b", "", "a b", "a" * 65, "é", "a\n", "../x", "a\x00", "$JS"])
@@ -22,7 +23,7 @@ def test_every_accepted_id_makes_a_subject_of_four_tokens(value: str) -> None:
     except InvalidInputError:
         return
     assert len(subject.split(".")) == 4
-    assert subjects.parse_session(subject) == (value, "log", "", "")
+    assert subjects.parse_session(subject) == SessionSubject(value, "log", "", "")
 
 
 def test_new_ids_are_valid_distinct_and_sorted_by_time() -> None:
@@ -35,8 +36,31 @@ def test_new_ids_are_valid_distinct_and_sorted_by_time() -> None:
 def test_mail_subject_and_its_parts_belong_together() -> None:
     subject = subjects.mail("main", "prompt", "key-1")
     assert subject == "fairlead.session.main.in.prompt.key-1"
-    assert subjects.parse_session(subject) == ("main", "in", "prompt", "key-1")
-    assert subjects.parse_session("fairlead.live.main.in.abort") == ("main", "in", "abort", "")
+    assert subjects.parse_session(subject) == SessionSubject("main", "in", "prompt", "key-1")
+    assert subjects.parse_session("fairlead.live.main.in.abort") == SessionSubject("main", "in", "abort", "")
+
+
+@pytest.mark.parametrize(
+    ("said", "stored"),
+    [
+        ("fairlead.prompt.a", "fairlead.session.a.in.as.ann.17.prompt"),
+        ("fairlead.session.*.in.steer.*", "fairlead.session.*.in.as.ann.17.steer.*"),
+        ("fairlead.session.a.in.approval.x", "fairlead.session.a.in.as.ann.17.approval.x"),
+        ("fairlead.query.a.x", "fairlead.query.a.x"),
+        ("ci.done", "ci.done"),
+    ],
+)
+def test_mail_of_who_acts_for_somebody_is_stored_under_that_name(said: str, stored: str) -> None:
+    actor = Actor("ann", 17)
+    assert subjects.acting_mail(said, actor) == stored
+    if stored.startswith("fairlead.session."):
+        assert subjects.parse_session(stored).actor == actor
+
+
+@pytest.mark.parametrize("words", ["as.ann.17", "as.ann.x.prompt", "as.ann", "as.ann.\u0661.prompt.k"])
+def test_what_only_looks_like_mail_for_somebody_is_mail_of_no_kind(words: str) -> None:
+    found = subjects.parse_session(f"fairlead.session.a.in.{words}")
+    assert (found.kind, found.actor) == ("as", None)
 
 
 def test_tool_and_timer_subjects_and_their_parts_belong_together() -> None:

@@ -13,9 +13,11 @@ from fairlead_common.protocol.entries import ApprovalRequestEntry, MessageEntry,
 from fairlead_common.protocol.messages import MAX_ATTACHMENTS
 from fairlead_common.protocol.messages import MAX_TEXT_CHARS as MAX_TEXT
 from fairlead_common.protocol.projections import ApprovalSummary
+from fairlead_common.protocol.request_info import Sender, sender_of
+from fairlead_common.protocol.subjects import Actor
 from fairlead_gateway.agent_protocol.answer import MAX_TEXT_CHARS, AgentAnswer, AnswerPart
 from fairlead_gateway.agent_protocol.queries import decision_of, query_of
-from fairlead_gateway.agent_protocol.request import key_of, prompt_of, sender_of
+from fairlead_gateway.agent_protocol.request import key_of, prompt_of
 
 PROMPT = 10
 
@@ -72,8 +74,12 @@ def test_what_cannot_be_read_is_refused_by_its_field(body: Any, field: str) -> N
 
 
 def test_the_sender_is_the_account_that_the_server_names() -> None:
-    assert sender_of({"Nats-Request-Info": '{"acc":"desk","rtt":1}'}) == "nats:desk"
-    assert sender_of({}) == sender_of({"Nats-Request-Info": "{"}) == "nats"
+    assert sender_of({"Nats-Request-Info": '{"acc":"desk","rtt":1}'}) == Sender("nats:desk")
+    assert sender_of({}) == sender_of({"Nats-Request-Info": "{"}) == Sender("nats")
+    acting = sender_of({"Nats-Request-Info": '{"acc":"desk@ann.17"}'})
+    assert (acting.name, acting.said_by, acting.actor) == ("nats:desk", "ann", Actor("ann", 17))
+    nobody = sender_of({"Nats-Request-Info": '{"acc":"desk@ann"}'})
+    assert nobody.actor == Actor("-", 0)  # whom no user can be
 
 
 def test_a_repeated_message_is_known_by_its_key_or_else_by_its_reply_subject() -> None:

@@ -226,7 +226,7 @@ def test_what_belongs_to_the_agent_protocol_or_is_no_right_is_refused(wanted: di
     ],
 )
 def test_subjects_of_other_systems_leave_each_message_one_way(
-    mine: dict[str, list[str]], theirs: dict[str, list[str]], refused: str
+    mine: dict[str, Any], theirs: dict[str, Any], refused: str
 ) -> None:
     """What passes, the server takes; what would be a circle or arrive twice is refused before."""
     new, there = external_users.other("new", **mine), external_users.other("there", **theirs)

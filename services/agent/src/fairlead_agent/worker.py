@@ -35,6 +35,7 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id, is_id, new_id
 from fairlead_common.protocol.messages import OwnerAnswer, OwnerQuestion
 from fairlead_common.received import Delivery
+from fairlead_common.service.known_users import KnownUsers
 from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()
@@ -78,6 +79,7 @@ class Worker:
             places=WorkspacePlaces(bus, catalog),
             registry=registry,
             ledgers=ledgers,
+            known_users=KnownUsers(bus),
             grants=grants,
             hooks=hooks,
             projections=projections,

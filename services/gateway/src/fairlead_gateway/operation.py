@@ -5,8 +5,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from starlette.requests import Request
 
-from fairlead_common.protocol.users import Scope
-from fairlead_gateway.identity.access import Need
+from fairlead_common.protocol.users import Need, Scope
 
 RouteFunction = Callable[[Request], Awaitable[Any]]
 Schema = dict[str, Any]

@@ -23,7 +23,7 @@ from fairlead_common.cron.requests import (
 )
 from fairlead_common.errors import InvalidInputError, NotFoundError
 from fairlead_scheduler.api import Api
-from fairlead_scheduler.session_mail import owner_of
+from fairlead_scheduler.session_owner import owner_of
 from fairlead_scheduler.tool_service import Asker, ServiceTool
 
 _OF_JOBS = "cron-"  # sessions of jobs begin so; they are no one's main session

@@ -21,6 +21,7 @@ from fairlead_scheduler.jobs.job_store import JobStore
 from fairlead_scheduler.jobs.job_sync import JobSync
 from fairlead_scheduler.jobs.job_table import JobTable
 from fairlead_scheduler.leader import TTL_S, Leader
+from fairlead_scheduler.owners import Owners
 from fairlead_scheduler.runs.run_executor import RunExecutor
 from fairlead_scheduler.runs.run_finalizer import RunFinalizer
 from fairlead_scheduler.runs.run_store import RunStore
@@ -40,6 +41,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
     name = os.environ.get("FAIRLEAD_WORKER") or f"scheduler-{socket.gethostname()}-{os.getpid()}"
     settings = SchedulerSettings(bus, config, changed.set)
     table, run_store, mail = JobTable(), RunStore(bus, settings), SessionMail(bus)
+    owners = Owners(bus)
     store = JobStore(bus, table.next_run_ms)
     ttl_s = float(os.environ.get("FAIRLEAD_SCHEDULER_LEASE_S", TTL_S))
     leader = Leader(bus, name, changed.set, ttl_s=ttl_s)
@@ -50,7 +52,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
     trigger_loop = TriggerLoop(bus, table, leader, settings, clock, changed)
     trigger_loop.seen_revision = lambda: job_sync.revision
     slot_consumer = SlotConsumer(bus, store, run_store, mail, finalizer, config, clock)
-    triggers = EventTriggers(bus, store, mail, settings, clock)
+    triggers = EventTriggers(bus, store, mail, settings, owners, clock)
     job_service = JobService(store, table, settings, clock)
     folder = EventFolder(job_service, store, mail, settings, table)
     api = Api(

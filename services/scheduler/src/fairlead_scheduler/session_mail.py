@@ -119,12 +119,6 @@ async def depth_of(bus: Bus, session: str) -> int | None:
     return int(depth) if kind == SENDER and depth.isdecimal() else None
 
 
-async def owner_of(bus: Bus, session: str) -> str:
-    """The user that a session belongs to; empty: `admin`."""
-    created = await _created(bus, session) if session else None
-    return created.owner if created is not None else ""
-
-
 async def _created(bus: Bus, session: str) -> CreateSession | None:
     record = await bus.last(subjects.SESSIONS, subjects.mail(session, "notice", "create"))
     if record is None:

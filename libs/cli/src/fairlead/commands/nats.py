@@ -10,6 +10,8 @@ import click
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.installation.errors import UNREACHABLE, USAGE, CommandError
 from fairlead_common.installation.home import Home, home_from_environment, read_json
+from fairlead_common.protocol.request_info import actor_text
+from fairlead_common.protocol.subjects import Actor
 from fairlead_remote.listener import NAME as LISTENER
 from fairlead_remote.listener import RemoteListener
 from fairlead_remote.nats_users import external_users
@@ -154,6 +156,12 @@ def user(ctx: click.Context, secrets: str | None) -> None:
     metavar="AGENT.OWNER.NAME",
     help="May be this agent of the Synadia Agent Protocol, which Fairlead's agents may prompt. Repeatable.",
 )
+@click.option(
+    "--acts-for",
+    "acts_for",
+    metavar="USER",
+    help="What it says counts as said by this user of Fairlead: it reaches that user's sessions only.",
+)
 @click.option("--context", "as_context", is_flag=True, help="Print a context of the `nats` command, as JSON.")
 @click.pass_obj
 def add(
@@ -166,6 +174,7 @@ def add(
     answers: tuple[str, ...],
     may: tuple[str, ...],
     hosted: tuple[str, ...],
+    acts_for: str | None,
     as_context: bool,
 ) -> None:
     """Add the NATS user NAME for another system, with only the rights that are given.
@@ -189,6 +198,7 @@ def add(
             answers=answers,
             may=dict.fromkeys(may),
             hosted=hosted,
+            acts_for=_actor(acts_for),
         )
     except InvalidInputError as error:
         raise CommandError(str(error), USAGE) from error
@@ -217,6 +227,35 @@ def add(
     if sessions:
         click.echo(f"final answers arrive where Fairlead-Reply-To says, under {wanted.inbox}.>")
     click.echo("The server accepts it now." if running else "The server accepts it after its next start.")
+
+
+@user.command("set")
+@click.argument("name")
+@click.option("--acts-for", "acts_for", metavar="USER", help="For this user of Fairlead, from now on.")
+@click.option("--for-nobody", is_flag=True, help="For nobody any more: it is trusted with all that it may.")
+@click.pass_obj
+def change(users: UserRegister, name: str, acts_for: str | None, for_nobody: bool) -> None:
+    """Change for whom the NATS user NAME acts. It keeps its key; its connections are made anew."""
+    if (acts_for is None) != for_nobody:
+        raise CommandError("give one of --acts-for and --for-nobody", USAGE)
+    known = next((each for each in users.added() if each.name == name), None)
+    if known is None:
+        raise CommandError(f"there is no NATS user {name!r}: `fairlead nats user list` shows them")
+    recipe = {key: value for key, value in known.recipe.items() if key != "acts_for"}
+    try:
+        if acts_for is not None:
+            recipe["acts_for"] = actor_text(_actor(acts_for))
+        wanted = external_users.remade(recipe)
+    except InvalidInputError as error:
+        raise CommandError(str(error), USAGE) from error
+    users.change(name, wanted)
+    running = _reload(users)
+    click.echo("The server has it now." if running else "The server has it after its next start.")
+
+
+def _actor(name: str | None) -> Actor | None:
+    """The user of this name as it is now: one that is made later under the same name is not meant."""
+    return None if name is None else Actor(name, time.time_ns() // 1_000_000)
 
 
 @user.command("list")
@@ -302,6 +341,8 @@ def _described(known: RegisteredUser) -> str:
         "hosted": "hosts",
     }
     parts = []
+    if isinstance(actor := known.recipe.get("acts_for"), str):
+        parts.append(f"acts for {actor.partition('.')[0]}")
     for key, word in said.items():
         names = known.recipe.get(key)
         if isinstance(names, list) and names:

@@ -17,6 +17,12 @@ _Rounds = Annotated[int, msgspec.Meta(ge=0, le=1000)]
 QueueMode = Literal["steer", "followup"]
 
 
+def is_wider(wish: str, now: str) -> bool:
+    """Whether the mode `wish` allows more than the mode `now`; of unknown ones, any other does."""
+    known = wish in MODES and now in MODES
+    return MODES.index(wish) > MODES.index(now) if known else wish != now
+
+
 class BudgetConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Hard limits on what models cost; unset: no limit. Days are UTC.
 

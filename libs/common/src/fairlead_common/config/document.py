@@ -9,7 +9,7 @@ JSON in `FAIRLEAD_OVERRIDES`.
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -88,6 +88,9 @@ class GatewayConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields
     audit_days: Annotated[float, msgspec.Meta(ge=0, le=36_500)] = 400.0
 
 
+_OF_SERVICES: Final = ("cron-", "chat-", "task-", "mcp-", "resp-", "heartbeat-")  # ids that Fairlead makes
+
+
 class Config(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The document.
 
@@ -120,6 +123,12 @@ class Config(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if profile is None or profile.model:
             return profile
         return msgspec.structs.replace(profile, model=self.models.default)
+
+    def is_service_session(self, session: str) -> bool:
+        """Whether services write to a session of this id on behalf of others: no user may begin it."""
+        beating = {agent.heartbeat.session for agent in self.agents.values()}
+        triggered = {each.session for each in self.cron.triggers.values() if each.session}
+        return session.startswith(_OF_SERVICES) or session in {"main", *beating, *triggered}
 
 
 def parse_config(

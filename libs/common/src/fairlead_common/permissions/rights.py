@@ -42,6 +42,8 @@ class Rights(NamedTuple):
         offers_tools: whoever looks for tools finds its services.
         default_inbox: where it has an account of its own, it may have answers sent to `_INBOX.>`, as clients
             do that were told of no prefix. No answer of Fairlead's comes there by that name.
+        acts_for: the user of Fairlead that its mail and prompts count as; None: its own, and nobody checks
+            whose sessions it reaches.
         recipe: what `external_users.remade` makes the same rights of, as later versions have them.
     """
 
@@ -53,6 +55,7 @@ class Rights(NamedTuple):
     asks_all: bool = False
     offers_tools: bool = False
     default_inbox: bool = False
+    acts_for: s.Actor | None = None
     recipe: Mapping[str, object] = {}
 
 
@@ -198,6 +201,7 @@ def agent(others: Others = NOBODY) -> Rights:
             *_consume(s.SESSIONS, s.AGENTS_CONSUMER),
             *_consume(s.SESSIONS, s.HOOKS_CONSUMER),
             *_consume(s.TIMERS, s.TIMERS_CONSUMER),
+            _USERS,
             *ANSWERS,
             *others.answers,
             # Which formats of log records they read.
@@ -243,6 +247,7 @@ def scheduler(others: Others = NOBODY) -> Rights:
             *_read(s.SESSIONS, s.SLOTS, *map(s.kv_stream, buckets), s.kv_stream(s.BUCKET_SESSIONS), *s.LARGE),
             *(f"{_PURGE}.{s.kv_stream(bucket)}" for bucket in buckets),
             *_consume(s.SLOTS, s.SLOTS_CONSUMER),
+            _USERS,
             *_CONFIGURATION,
             *ANSWERS,
             *others.answers,
@@ -430,6 +435,8 @@ _FIGURES: Final = (
     f"$JS.API.CONSUMER.NAMES.{s.TOOLS}",
     f"{_GET}.{s.kv_stream(s.BUCKET_CONFIG)}.{s.kv(s.BUCKET_CONFIG, BACKUP_STATE)}",
 )
+# Users one by one. Tokens and pairing codes are in that bucket, too: no service but the gateway reads those.
+_USERS: Final = f"{_GET}.{s.kv_stream(s.BUCKET_USERS)}.$KV.{s.BUCKET_USERS}.user.*"
 _CREDENTIALS: Final = f"$KV.{s.BUCKET_CREDENTIALS}"
 _DOCUMENT: Final = s.kv(s.BUCKET_CONFIG, "document")
 # The last revision alone. Which one is in effect, if that cannot be used, the agent service tells.

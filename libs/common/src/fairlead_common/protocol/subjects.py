@@ -67,6 +67,7 @@ MAIL_KINDS: Final = frozenset(
     {"prompt", "steer", "followup", "abort", "approval", "notice", "result", "clientresult", "ended"}
 )
 
+_ACTING: Final = "as"  # of mail: `in.as.<user>.<since>.<kind>`, see `acting_mail`
 PROMPT_PUBLIC: Final = "fairlead.prompt.*"
 ALL_SESSIONS: Final = "fairlead.session.>"
 ALL_MAIL: Final = "fairlead.session.*.in.>"
@@ -92,6 +93,17 @@ WEBUI_FILE: Final = "fairlead.webui.file"  # core request: one file of the web a
 OWN_AGENT: Final = "fairlead"  # what Fairlead's sessions are called there, and no one else's agents
 AGENT_SERVICE: Final = "agents"  # name of the micro services, and the queue group of their endpoints
 ALL_QUERIES: Final = "fairlead.query.*.*"
+
+
+class Actor(NamedTuple):
+    """For whom another system acts, as the server writes it into subjects and names of accounts.
+
+    Fields:
+        user: a user of Fairlead. since_ms: when that was granted: a later user of the name is not meant.
+    """
+
+    user: str
+    since_ms: int
 
 
 def agent_prompt(agent: str, owner: str, name: str) -> str:
@@ -172,6 +184,23 @@ def mail(session: str, kind: str, key: str | None = None) -> str:
         raise ValueError(f"unknown kind of mail: {kind}")
     subject = f"fairlead.session.{check_id(session, 'session')}.in.{kind}"
     return subject if key is None else f"{subject}.{check_id(key, 'key')}"
+
+
+def acting_mail(subject: str, actor: Actor) -> str:
+    """Where mail to `subject` is stored of one who acts for `actor`.
+
+    Nobody may write there by that name: the server changes the subject of what comes from that account.
+
+    Args:
+        subject: of mail, or `fairlead.prompt.<session>`; with `*` for any word. Another one stays as it is.
+    """
+    tokens = subject.split(".")
+    if tokens[:2] == ["fairlead", "prompt"] and len(tokens) == 3:
+        tokens = ["fairlead", "session", tokens[2], "in", "prompt"]
+    if tokens[:2] != ["fairlead", "session"] or len(tokens) < 5 or tokens[3] != "in":
+        return subject
+    for_whom = (_ACTING, check_id(actor.user, "user"), str(actor.since_ms))
+    return ".".join((*tokens[:4], *for_whom, *tokens[4:]))
 
 
 def timer(session: str, name: str) -> str:
@@ -326,12 +355,18 @@ def _budget_record(scope: str, day: str, record: str, kind: str) -> str:
 
 
 class SessionSubject(NamedTuple):
-    """What a subject of the SESSIONS stream, or of its live tail, says."""
+    """What a subject of the SESSIONS stream, or of its live tail, says.
+
+    Fields:
+        part: `in`, `log` or `event`. kind: of mail; empty for the log.
+        actor: for whom a user of NATS says it; None: for nobody but itself.
+    """
 
     session: str
-    part: str  # in | log | event
-    kind: str  # kind of mail; empty for the log
+    part: str
+    kind: str
     key: str
+    actor: Actor | None = None
 
 
 def parse_session(subject: str) -> SessionSubject:
@@ -343,6 +378,9 @@ def parse_session(subject: str) -> SessionSubject:
     tokens = subject.split(".")
     if len(tokens) < 4 or tokens[0] != "fairlead" or tokens[1] not in ("session", "live"):
         raise BadMessageError(f"not a subject of a session: {subject!r}")
+    if tokens[3:5] == ["in", _ACTING] and len(tokens) > 7 and tokens[6].isascii() and tokens[6].isdecimal():
+        actor = Actor(tokens[5], int(tokens[6]))
+        return SessionSubject(tokens[2], "in", tokens[7], ".".join(tokens[8:]), actor)
     return SessionSubject(
         session=tokens[2],
         part=tokens[3],

@@ -54,6 +54,30 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     users: Annotated[list[UserName], msgspec.Meta(max_length=MAX_SHARED_USERS)] = []
 
 
+Need = Literal["read", "write", "approve", "manage"]  # `manage`: delete it, choose whom it is shared with
+SCOPE_FOR: Final[Mapping[Need, Scope]] = {
+    "read": "read",
+    "write": "write",
+    "approve": "approve",
+    "manage": "write",
+}
+
+
+def session_lets(owner: str, shared: Sharing, account: str, need: Need) -> bool:
+    """Whether a user who is no admin may do this with a session, whatever the scopes are.
+
+    Args:
+        owner: of the session; empty: `admin`.
+    """
+    if (owner or ADMIN) == account:
+        return True
+    if shared.access == "private" or need == "manage":
+        return False
+    if shared.users and account not in shared.users:
+        return False
+    return need == "read" or shared.access == "write"
+
+
 class UserRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is stored of a user: key `user.<name>` of the bucket `users`.
 

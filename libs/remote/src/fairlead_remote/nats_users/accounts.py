@@ -14,6 +14,8 @@ from fairlead_common.permissions import rights
 from fairlead_common.permissions.rights import Rights
 from fairlead_common.protocol import streams
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.request_info import actor_text
+from fairlead_common.protocol.subjects import acting_mail
 from fairlead_remote.nats_users.patterns import covers, overlap, overlaps
 
 STREAMS: Final = "FAIRLEAD"  # the account of the streams, and of their owner
@@ -101,8 +103,15 @@ def render_users(users: Iterable[User]) -> str:
 
 
 def _account_of(user: User) -> str:
-    """The account that `user` is in."""
-    return STREAMS if user.rights.owner else user.name
+    """The account that `user` is in.
+
+    Of who acts for somebody the name says for whom, because the server tells it to those that are asked:
+    `desk@ann.1764021600000`.
+    """
+    if user.rights.owner:
+        return STREAMS
+    actor = user.rights.acts_for
+    return user.name if actor is None else f"{user.name}@{actor_text(actor)}"
 
 
 # -- who takes what from whom ------------------------------------------------
@@ -112,13 +121,14 @@ def _imports(members: dict[str, list[User]]) -> dict[str, list[_Import]]:
     others = [user for name, owned in members.items() if name not in (STREAMS, SYSTEM) for user in owned]
     found: dict[str, dict[_Import, None]] = defaultdict(dict)
     for user in others:
+        account = _account_of(user)
         if STREAMS in members:
-            found[user.name].update(dict.fromkeys(_of_the_streams(user.rights)))
+            found[account].update(dict.fromkeys(_of_the_streams(user.rights)))
             found[STREAMS].update(dict.fromkeys(_of_a_service(user)))
         said = [subject for subject in user.rights.publish if not _is_for_the_streams(subject)]
         for other in others:
             if other is not user:
-                found[user.name].update(dict.fromkeys(_of_another(user.rights, said, other)))
+                found[account].update(dict.fromkeys(_of_another(user.rights, said, other)))
     return defaultdict(list, {name: _uncovered(taken) for name, taken in found.items()})
 
 
@@ -141,7 +151,8 @@ def _of_the_streams(wanted: Rights) -> Iterator[_Import]:
     yield _service(STREAMS, _API_IS_ELSEWHERE)
     for subject in wanted.publish:
         if subject in rights.ANSWERS or _is_heartbeat(subject) or _is_for_the_streams(subject):
-            yield _service(STREAMS, subject, many=_has_many_answers(subject))
+            stored = acting_mail(subject, wanted.acts_for) if wanted.acts_for else subject
+            yield _service(STREAMS, stored, subject, many=_has_many_answers(subject))
     for subject in wanted.subscribe:
         if overlaps(subject, _REPUBLISHED):
             yield _Import(STREAMS, "stream", subject, subject)
@@ -186,7 +197,7 @@ def _of_agents(said: Iterable[str], host: User) -> Iterator[_Import]:
     for agent in hosted if isinstance(hosted, list) else []:
         reply = f"{s.agent_reply(*str(agent).split('.'))}.>"
         if reply in said:
-            yield _service(host.name, AGENT_INBOX, reply)
+            yield _service(_account_of(host), AGENT_INBOX, reply)
 
 
 def _finds(wanted: Rights, other: Rights) -> bool:
@@ -207,12 +218,12 @@ def _asked_of(who: User, subject: str) -> _Import:
     many = who.rights.answers == rights.ANY_NUMBER or subject.startswith("$SRV.")
     tokens = subject.split(".")
     if tokens[0] != "$SRV" or len(tokens) != 2 or not overlaps("$SRV.INFO", who.rights.publish):
-        return _service(who.name, subject, many=many)
+        return _service(_account_of(who), subject, many=many)
     # It asks all services itself: what it hears by that name would go on to those that it may ask, and they
     # would be asked twice. By its own name it alone is asked.
     named = f"{subject}.*"
     own = next(each for each in who.rights.subscribe if covers(named, each))
-    return _service(who.name, own, subject, many=many)
+    return _service(_account_of(who), own, subject, many=many)
 
 
 def _service(account: str, subject: str, local: str = "", *, many: bool = False) -> _Import:
@@ -297,7 +308,9 @@ def _user_among_others(user: User) -> str:
     """In one account whoever asks chooses where the answer goes: the server notes whom one is owed to."""
     number = user.rights.answers
     noted = f'          allow_responses: {{ max: {number}, expires: "{ANSWER_WITHIN}" }}\n' if number else ""
-    return _keyed(user, user.rights.publish, user.rights.subscribe, noted)
+    actor = user.rights.acts_for  # nothing changes subjects here: it writes itself where it may
+    said = tuple(acting_mail(each, actor) if actor else each for each in user.rights.publish)
+    return _keyed(user, said, user.rights.subscribe, noted)
 
 
 def _keyed(user: User, publish: tuple[str, ...], subscribe: tuple[str, ...], more: str = "") -> str:

@@ -12,6 +12,9 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_common.permissions.rights import ANY_NUMBER, NOBODY, Others, Rights, executor, micro_subjects
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.ids import check_id
+from fairlead_common.protocol.request_info import actor_in, actor_text
+from fairlead_common.protocol.subjects import Actor
+from fairlead_common.protocol.users import USER_PATTERN
 from fairlead_remote.nats_users.patterns import covers, overlap
 
 # A name that would make the user's own inbox the one of all clients of the agent protocol.
@@ -35,6 +38,8 @@ OF_A_SESSION: Final[Mapping[str, Callable[[str], tuple[str, ...]]]] = {
     "ping": lambda _: (),
     "jobs": lambda _: (),
 }
+# What the server itself hands out, without a question whose it is: not for those that act for somebody.
+_UNCHECKED: Final = ("live", "jobs")
 _WITHOUT_SESSION: Final = frozenset({"ping", "jobs"})
 _FIND_AGENTS: Final = tuple(f"$SRV.{verb}.agents{tail}" for verb in ("PING", "INFO") for tail in ("", ".*"))
 _PING: Final = ("$SRV.PING", "$SRV.PING.*", "$SRV.PING.*.*")
@@ -50,6 +55,7 @@ def other(
     answers: Iterable[str] = (),
     may: Iterable[str] = (),
     hosted: Iterable[str] = (),
+    acts_for: Actor | None = None,
 ) -> Rights:
     """Another system: it prompts the sessions named, offers tools, sets triggers off, hears answers.
 
@@ -83,7 +89,24 @@ def other(
         recipe["may"] = more
     if agents := list(hosted):
         recipe["hosted"] = agents
+    if acts_for is not None:
+        recipe["acts_for"] = actor_text(acts_for)
     return remade(recipe)
+
+
+def acts_for(recipe: Mapping[str, object]) -> Actor | None:
+    """For whom the user of a recipe acts.
+
+    Raises:
+        InvalidInputError: nobody can have that name.
+    """
+    text = recipe.get("acts_for")
+    if text is None:
+        return None
+    actor = actor_in(str(text))
+    if not re.match(USER_PATTERN, actor.user):
+        raise InvalidInputError("acts_for", f"must be the name of a user, got {str(text)[:80]!r}")
+    return actor
 
 
 def remade(recipe: Mapping[str, object], others: Others = NOBODY) -> Rights:
@@ -175,6 +198,11 @@ def _other(name: str, recipe: Mapping[str, object]) -> Rights:
         prompt = f"fairlead.session.{session}.in.prompt"
         results = f"fairlead.session.{session}.in.clientresult.*"
         may += [f"fairlead.prompt.{session}", prompt, f"{prompt}.*", results]
+    actor = acts_for(recipe)
+    for right in _UNCHECKED if actor else ():
+        if right in _texts(recipe, "may"):
+            text = f"{right!r} is not for those who act for a user: use /ws or event streams, with its token"
+            raise InvalidInputError("may", text)
     more = _of_sessions(_texts(recipe, "may"), sessions)
     micro: list[str] = []
     for service in _texts(recipe, "services"):
@@ -197,6 +225,7 @@ def _other(name: str, recipe: Mapping[str, object]) -> Rights:
         answers=ANY_NUMBER if tools or hosted else 0,
         offers_tools=bool(tools or hosted),
         default_inbox=True,
+        acts_for=actor,
         recipe=recipe,
     )
 

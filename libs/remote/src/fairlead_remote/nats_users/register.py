@@ -98,6 +98,23 @@ class UserRegister(ABC):
             }
         return seed
 
+    def change(self, name: str, wanted: Rights) -> None:
+        """Give a user other rights; its key stays.
+
+        Raises:
+            CommandError: there is none, or the rights do not fit beside those of others.
+        """
+        with self._changing() as stored:
+            users = mapping(stored, "users")
+            if name not in users:
+                raise CommandError(f"there is no NATS user {name!r}: `fairlead nats user list` shows them")
+            others = {other: recipe for other, recipe in _recipes(users).items() if other != name}
+            try:
+                external_users.check_beside(wanted.recipe, others)
+            except InvalidInputError as error:
+                raise CommandError(str(error), USAGE) from error
+            users[name] = {**mapping(users, name), "recipe": dict(wanted.recipe)}
+
     def remove(self, name: str) -> None:
         """Forget a user. The server drops its connections when it has read its configuration again.
 

@@ -29,6 +29,7 @@ from fairlead_agent.ownership.snapshots import Snapshots
 from fairlead_agent.ownership.state_cache import StateCache
 from fairlead_agent.policy.grants import Grants
 from fairlead_agent.projections.lists import Projections
+from fairlead_agent.session.actors import Actors
 from fairlead_agent.session.deletion import Deletion
 from fairlead_agent.session.log_readers import LogReaders
 from fairlead_agent.session.loop import AgentLoop, UpdateList
@@ -53,6 +54,7 @@ from fairlead_common.protocol.entries import CustomEntry, Entry
 from fairlead_common.protocol.entry_codec import consumed
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import OwnerAnswer
+from fairlead_common.service.known_users import KnownUsers
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.state import HANDED_OVER, SessionState
 
@@ -85,6 +87,7 @@ class SharedParts:
     places: WorkspacePlaces
     registry: Registry
     ledgers: Ledgers
+    known_users: KnownUsers
     grants: Grants
     hooks: LoadedHooks
     projections: Projections
@@ -320,7 +323,9 @@ class HeldSession:
             shared.grants,
             hooks,
         )
-        mailbox = Mailbox(owner, shared.config, sent, shared.grants, shared.deletion)
+        mailbox = Mailbox(
+            owner, shared.config, sent, shared.grants, shared.deletion, Actors(shared.known_users)
+        )
         budget = Budget(owner, shared.registry, shared.ledgers)
         turn = ModelTurn(owner, shared.registry, shared.catalog, shared.places, shared.config, budget)
         compaction = Compaction(

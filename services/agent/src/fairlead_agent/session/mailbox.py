@@ -10,6 +10,7 @@ import msgspec
 import structlog
 
 from fairlead_agent.policy.grants import Grants
+from fairlead_agent.session.actors import Actors, in_the_name_of
 from fairlead_agent.session.approval_mail import ApprovalMail
 from fairlead_agent.session.client_mail import ClientMail
 from fairlead_agent.session.deletion import Deletion
@@ -29,11 +30,13 @@ from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.client_tools import ClientResult
 from fairlead_common.protocol.content import MessageSource, ToolResultMessage
-from fairlead_common.protocol.entries import CustomEntry, DroppedEntry, QueuedEntry
+from fairlead_common.protocol.entries import CustomEntry, DroppedEntry, QueuedEntry, SessionInfoEntry
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.mail import INPUT_KINDS, decode_mail
+from fairlead_common.protocol.mail import INPUT_KINDS, Mail, decode_mail
 from fairlead_common.protocol.messages import Abort, Decision, ProcessEnded, ToolResult, UserInput
 from fairlead_common.protocol.notices import Notice
+from fairlead_common.protocol.subjects import SessionSubject
+from fairlead_common.protocol.users import ADMIN
 from fairlead_common.received import Record
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.generations import begins_session
@@ -47,7 +50,13 @@ class Mailbox:
     """Consumes the mail of one session for its owner."""
 
     def __init__(
-        self, owner: Owner, config: LiveConfig, sent: SentCalls, grants: Grants, deletion: Deletion
+        self,
+        owner: Owner,
+        config: LiveConfig,
+        sent: SentCalls,
+        grants: Grants,
+        deletion: Deletion,
+        actors: Actors,
     ) -> None:
         self._owner = owner
         self._state = owner.state
@@ -58,6 +67,7 @@ class Mailbox:
         self._notices = Notices(owner, config, self._approvals, self._clients)
         self._ended = EndedProcesses(owner, config)
         self._deletion = deletion
+        self._actors = actors
         self.replies = Replies(owner)
         self.start: StartRun | None = None  # the run that the first unconsumed mail needs
         self._start_of = (0, 0)  # sequences of that mail, and of the log when it was looked at
@@ -101,15 +111,8 @@ class Mailbox:
         if not self._state.exists and not begins_session(subject.kind, subject.key):
             await self._deletion.forget(self._owner, record)
             return None
-        try:
-            data = await self._owner.objects.unpack(record.data, record.headers)
-            mail = decode_mail(subject.kind, subject.key, data)
-            if isinstance(mail, UserInput):
-                await check_schemas(mail)
-        except (BadMessageError, NotFoundError) as error:
-            if subject.kind in INPUT_KINDS:
-                await self.replies.refuse(wanted_reply(record), f"could not be read: {error}")
-            await self._dead_letter(record, str(error))
+        mail = await self._read(subject, record)
+        if mail is None:
             return None
         if isinstance(mail, UserInput | Abort) and (first := await self._repeated(subject.key, record)):
             await self._repeat(first, subject.key, mail, record)
@@ -129,6 +132,31 @@ class Mailbox:
                 await self._from_machine(subject.key, mail, record.seq)
                 return None
 
+    async def _read(self, subject: SessionSubject, record: Record) -> Mail | None:
+        """What the message says, if its sender may say it; else None, and the message is consumed."""
+        actor = subject.actor
+        try:
+            if actor is not None and subjects.H_OBJECT in record.headers:
+                raise BadMessageError(f"{subjects.H_OBJECT}: only services of Fairlead store mail there")
+            data = await self._owner.objects.unpack(record.data, record.headers)
+            mail = decode_mail(subject.kind, subject.key, data)
+            if isinstance(mail, UserInput):
+                await check_schemas(mail)
+        except (BadMessageError, NotFoundError) as error:
+            if subject.kind in INPUT_KINDS:
+                await self.replies.refuse(wanted_reply(record), f"could not be read: {error}")
+            await self._dead_letter(record, str(error))
+            return None
+        if actor is None:
+            return mail
+        if why := await self._actors.refusal(actor, subject.kind, mail, self._state, self._config.current):
+            await self._refuse(subject.kind, why, record)
+            return None
+        if not self._state.exists and actor.user != ADMIN:
+            info = SessionInfoEntry(id=new_id(), owner=actor.user, sender=actor.user)
+            await self._owner.append_locked(info)
+        return in_the_name_of(actor, mail)
+
     def _is_stale(self, record: Record) -> bool:
         """Whether the mail was meant for an earlier session with this id, which was deleted since."""
         seen = record.headers.get(subjects.H_SEEN, "")
@@ -145,6 +173,20 @@ class Mailbox:
         await self._owner.append_locked(
             DroppedEntry(id=new_id(), cursor=record.seq, reason=reason, seqs=[record.seq])
         )
+
+    async def _refuse(self, kind: str, reason: str, record: Record) -> None:
+        """Mail of somebody who may not send it: its sender is told, and the log, or else the dead letters."""
+        log.warning("mail_refused", kind=kind, seq=record.seq, reason=reason)
+        if kind in INPUT_KINDS:
+            await self.replies.refuse(wanted_reply(record), f"refused: {reason}")
+        if self._state.exists:
+            entry = DroppedEntry(
+                id=new_id(), cursor=record.seq, reason=f"refused: {reason}"[:500], seqs=[record.seq]
+            )
+            await self._owner.append_locked(entry)
+            return
+        await dead_letter(self._owner.bus, "sessions", record, f"refused: {reason}")
+        await self._deletion.forget(self._owner, record)
 
     # -- the same request again ---------------------------------------------
 

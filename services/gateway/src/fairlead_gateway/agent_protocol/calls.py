@@ -29,6 +29,7 @@ class AgentCall(msgspec.Struct, frozen=True, kw_only=True):
         boot: the process that answers. visit: tells the message from one that repeats it.
         after: the parts of the answer up to this number were sent.
         trace: id of the trace that it came with; empty: with none.
+        actor: for whom its sender acts, `<user>.<since>`; empty: for nobody.
         at: when it came, in milliseconds since 1970. ended: when its answer was complete; 0: it is not.
     """
 
@@ -38,6 +39,7 @@ class AgentCall(msgspec.Struct, frozen=True, kw_only=True):
     boot: str
     visit: str
     trace: str = ""
+    actor: str = ""
     seq: int = 0
     after: int = 0
     at: int = 0

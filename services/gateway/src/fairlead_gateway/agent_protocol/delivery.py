@@ -12,6 +12,7 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.agent_protocol import ACK, AgentError, AgentMessage, AgentStatus
 from fairlead_gateway.agent_protocol.answer import AgentAnswer, AnswerPart
 from fairlead_gateway.agent_protocol.calls import AgentCalls, Held, now_ms
+from fairlead_gateway.agent_protocol.senders import check_still_hears
 from fairlead_gateway.gateway import Gateway, answering
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.openai_api.follow import Follower
@@ -111,6 +112,11 @@ class AnswerDelivery:
 
     async def _write(self, parts: list[AnswerPart]) -> None:
         reply = self._held.call.reply
+        try:
+            check_still_hears(self._gateway, self._held.call.actor, self._held.call.session)
+        except Problem as problem:
+            self._answer.problem = problem
+            return
         if not parts:
             await send(self._gateway, reply, WORKING)
             return

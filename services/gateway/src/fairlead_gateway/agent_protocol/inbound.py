@@ -10,18 +10,18 @@ from fairlead_common.errors import FairleadError, InvalidInputError, StreamFullE
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import UserInput
+from fairlead_common.protocol.request_info import actor_text, sender_of
 from fairlead_common.protocol.trace import trace_id
-from fairlead_common.protocol.users import ADMIN
 from fairlead_common.received import Delivery as Asked
 from fairlead_gateway.agent_protocol.calls import AgentCall, AgentCalls, now_ms
 from fairlead_gateway.agent_protocol.deliveries import Deliveries
 from fairlead_gateway.agent_protocol.delivery import acknowledge, send_error
 from fairlead_gateway.agent_protocol.queries import decision_of
-from fairlead_gateway.agent_protocol.request import PromptFile, key_of, prompt_of, sender_of, words_of
+from fairlead_gateway.agent_protocol.request import PromptFile, key_of, prompt_of, words_of
+from fairlead_gateway.agent_protocol.senders import checked_principal
 from fairlead_gateway.agent_protocol.takeover import OpenCalls
 from fairlead_gateway.gateway import Gateway, answering
 from fairlead_gateway.http.problems import Problem, problem_of
-from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.sessions.approvals import listed_approval, store_decision
 from fairlead_gateway.sessions.prompts import Upload, store_attachment, store_words
 
@@ -74,7 +74,9 @@ class Inbound:
             text = f"{limit} prompts of one trace wait for their answers: a circle of agents?"
             raise Problem(429, text, code="too_deep")
         sender = sender_of(asked.headers)
-        key = key_of(sender, session, asked.headers, asked.reply)
+        async with answering():
+            await checked_principal(self._gateway, sender, session, "write")
+        key = key_of(sender.name, session, asked.headers, asked.reply)
         call = AgentCall(
             session=session,
             key=key,
@@ -83,13 +85,14 @@ class Inbound:
             visit=new_id(),
             trace=trace,
             at=now_ms(),
+            actor=actor_text(sender.actor),
         )
         async with answering():
             attachments = [await store_attachment(self._gateway, _upload(each)) for each in files]
             held = await self._calls.accept(call)
         if held is None:
             return  # it came twice, and is being answered
-        words = UserInput(text=text, attachments=attachments, agent=agent, sender=sender)
+        words = UserInput(text=text, attachments=attachments, agent=agent, sender=sender.said_by)
         try:
             async with answering():
                 seen = await self._gateway.seen(session) or {}
@@ -122,7 +125,10 @@ class Inbound:
                 if approval is None or approval.session != session:
                     raise Problem(404, f"approval {name} of session {session} is not open")
                 decision = decision_of(approval, words_of(asked.data).prompt)
-                await store_decision(self._gateway, name, decision, _decider(sender_of(asked.headers)))
+                principal = await checked_principal(
+                    self._gateway, sender_of(asked.headers), session, "approve"
+                )
+                await store_decision(self._gateway, name, decision, principal)
         except (Problem, FairleadError, TimeoutError) as error:
             problem = _problem(error)
             log.info("agent_query_refused", approval=name, error=problem.message)
@@ -132,11 +138,6 @@ class Inbound:
             return
         if asked.reply:
             await self._gateway.bus.emit(asked.reply, b"ok")
-
-
-def _decider(sender: str) -> Principal:
-    """One who may decide in the session of the subject: the server lets nobody else publish there."""
-    return Principal(sender, frozenset({"approve"}), "nats", role=ADMIN)
 
 
 def _upload(file: PromptFile) -> Upload:

@@ -5,7 +5,6 @@ import mimetypes
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,7 +16,6 @@ from fairlead_common.received import Headers
 
 # By these a sender says that two messages are the same request; the first that is there counts.
 KEY_HEADERS: Final = ("Idempotency-Key", "Nats-Msg-Id")
-REQUEST_INFO: Final = "Nats-Request-Info"  # set by the server on what comes from another account
 _WHITESPACE: Final = b"\t\n\r "
 _NOT_IN_A_NAME: Final = re.compile(r"[/\\\x00-\x1f\x7f]")
 _OTHER_FILE: Final = "application/octet-stream"
@@ -39,10 +37,6 @@ class _File(msgspec.Struct):
 class _Envelope(msgspec.Struct):
     prompt: str
     attachments: list[_File] | None = None
-
-
-class _RequestInfo(msgspec.Struct):
-    acc: str = ""
 
 
 def words_of(payload: bytes) -> AgentPrompt:
@@ -71,15 +65,6 @@ def prompt_of(payload: bytes) -> tuple[str, list[PromptFile]]:
     if len(files) > MAX_ATTACHMENTS:
         raise InvalidInputError("attachments", f"must be at most {MAX_ATTACHMENTS}, got {len(files)}")
     return said.prompt, [_file(number, each) for number, each in enumerate(files)]
-
-
-def sender_of(headers: Mapping[str, str]) -> str:
-    """Who prompts, for people: the NATS user of the account that the server says a message comes from."""
-    try:
-        account = msgspec.json.decode(headers.get(REQUEST_INFO, "{}"), type=_RequestInfo).acc
-    except msgspec.DecodeError:
-        account = ""
-    return f"nats:{account}" if account else "nats"
 
 
 def key_of(sender: str, session: str, headers: Headers, reply: str) -> str:

@@ -1,11 +1,10 @@
 """What may be done with a session, by its owner and those it is shared with: pure, no I/O."""
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-from fairlead_common.protocol.users import ADMIN, Sharing
+from fairlead_common.protocol.users import ADMIN, Need, Sharing, session_lets
 from fairlead_gateway.identity.principal import Principal
 
-Need = Literal["read", "write", "approve", "manage"]
 PRIVATE: Final = Sharing()
 
 
@@ -16,17 +15,8 @@ class SessionAccess(NamedTuple):
     shared: Sharing = PRIVATE
 
     def lets(self, principal: Principal, need: Need) -> bool:
-        """Whether this user may do this with the session, whatever the scopes are.
-
-        `manage`: delete it, and choose whom it is shared with.
-        """
-        if principal.is_admin or self.owner == principal.account:
-            return True
-        if self.shared.access == "private" or need == "manage":
-            return False
-        if self.shared.users and principal.account not in self.shared.users:
-            return False
-        return need == "read" or self.shared.access == "write"
+        """Whether this user may do this with the session, whatever the scopes are."""
+        return principal.is_admin or session_lets(self.owner, self.shared, principal.account, need)
 
     def is_shared_with(self, account: str) -> bool:
         """Whether somebody else has let this user in."""

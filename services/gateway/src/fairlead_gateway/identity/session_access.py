@@ -8,27 +8,13 @@ from fairlead_common.config import Config
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.notices import CreateSession
-from fairlead_common.protocol.users import Scope
+from fairlead_common.protocol.users import SCOPE_FOR, Need, Scope
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http.problems import Problem
-from fairlead_gateway.identity.access import ADMINS_ONLY, PRIVATE, Need, SessionAccess, access_of
+from fairlead_gateway.identity.access import ADMINS_ONLY, PRIVATE, SessionAccess, access_of
 from fairlead_gateway.identity.principal import Principal
 
-SCOPE_FOR: Final[dict[Need, Scope]] = {
-    "read": "read",
-    "write": "write",
-    "approve": "approve",
-    "manage": "write",
-}
 _DO_NOT_RETRY: Final = {"x-should-retry": "false"}  # as clients of OpenAI read it
-_NOT_TO_CHOOSE: Final = (
-    "cron-",
-    "chat-",
-    "task-",
-    "mcp-",
-    "resp-",
-    "heartbeat-",
-)  # ids that Fairlead makes itself
 
 
 def sees(gateway: Gateway, principal: Principal, session: str) -> bool:
@@ -122,7 +108,5 @@ def check_chosen_id(principal: Principal, config: Config, session: str) -> None:
     """
     if principal.is_admin:
         return
-    beating = {agent.heartbeat.session for agent in config.agents.values()}
-    triggered = {each.session for each in config.cron.triggers.values() if each.session}
-    if session.startswith(_NOT_TO_CHOOSE) or session in {"main", *beating, *triggered}:
+    if config.is_service_session(session):
         raise Problem(403, f"id: {session} is for schedules and API calls; choose another one", field="id")

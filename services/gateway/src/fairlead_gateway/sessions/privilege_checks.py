@@ -3,7 +3,7 @@
 from typing import Final
 
 from fairlead_common.config import Config, SandboxChoice
-from fairlead_common.config.agents import MODES
+from fairlead_common.config.agents import is_wider
 from fairlead_common.config.placement import effective_sandbox, is_weaker
 from fairlead_common.protocol.notices import CreateSession, UpdateSession
 from fairlead_common.protocol.projections import SessionSummary
@@ -44,7 +44,7 @@ def check_agent(principal: Principal, config: Config, agent: str, field: str) ->
     if principal.may("approve"):
         return
     profile, usual = config.agent(agent), config.agent("main")
-    if profile is not None and usual is not None and _is_wider(profile.mode, usual.mode):
+    if profile is not None and usual is not None and is_wider(profile.mode, usual.mode):
         raise _refusal(field, f"{agent!r} with the mode {profile.mode!r}", usual.mode)
 
 
@@ -68,7 +68,7 @@ def check_change(
 
 
 def _check_mode(wish: str | None, now: str) -> None:
-    if wish is not None and _is_wider(wish, now):
+    if wish is not None and is_wider(wish, now):
         raise _refusal("mode", repr(wish), now)
 
 
@@ -80,11 +80,6 @@ def _check_work_mode(wish: str | None, now: str) -> None:
 def _check_sandbox(wish: str | None, now: str) -> None:
     if wish is not None and is_weaker(wish, now):
         raise _refusal("sandbox", repr(wish), now)
-
-
-def _is_wider(wish: str, now: str) -> bool:
-    known = wish in MODES and now in MODES
-    return MODES.index(wish) > MODES.index(now) if known else wish != now
 
 
 def _refusal(field: str, wish: str, now: str) -> Problem:

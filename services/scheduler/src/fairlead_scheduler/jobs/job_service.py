@@ -27,7 +27,8 @@ from fairlead_scheduler.jobs.schedule_times import times_of
 from fairlead_scheduler.jobs.schedules import check_interval, check_window, schedule_of, schedule_words
 from fairlead_scheduler.jobs.times import moment_of, zone
 from fairlead_scheduler.session_limits import SessionLimits, as_narrow, session_limits_of
-from fairlead_scheduler.session_mail import depth_of, owner_of
+from fairlead_scheduler.session_mail import depth_of
+from fairlead_scheduler.session_owner import owner_of
 from fairlead_scheduler.settings import SchedulerSettings
 
 PREVIEWED = 5

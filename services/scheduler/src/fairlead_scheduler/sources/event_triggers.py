@@ -21,7 +21,9 @@ from fairlead_common.received import Delivery
 from fairlead_scheduler.api_service import LimitError
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.firing.slots import Slot, write_slot
+from fairlead_scheduler.jobs.job_documents import job_of
 from fairlead_scheduler.jobs.job_store import JobStore, token
+from fairlead_scheduler.owners import Owners
 from fairlead_scheduler.session_mail import SessionMail
 from fairlead_scheduler.settings import SchedulerSettings
 
@@ -35,12 +37,19 @@ class EventTriggers:
     """Part of every scheduler; each message reaches one of them."""
 
     def __init__(
-        self, bus: Bus, store: JobStore, mail: SessionMail, settings: SchedulerSettings, clock: Clock
+        self,
+        bus: Bus,
+        store: JobStore,
+        mail: SessionMail,
+        settings: SchedulerSettings,
+        owners: Owners,
+        clock: Clock,
     ) -> None:
         self._bus = bus
         self._store = store
         self._mail = mail
         self._settings = settings
+        self._owners = owners
         self._clock = clock
         self._came: asyncio.Queue[tuple[str, Delivery]] = asyncio.Queue(maxsize=10_000)
         self._at: dict[str, deque[float]] = {}
@@ -97,7 +106,8 @@ class EventTriggers:
             name, delivery = await self._came.get()
             try:
                 body = delivery.data.decode("utf-8", "replace")
-                fired = await self._fire(name, body, delivery.headers, delivery.subject, None)
+                fired = await self._refused(name, delivery)
+                fired = fired or await self._fire(name, body, delivery.headers, delivery.subject, None)
                 answer = msgspec.json.encode(fired)
             except FairleadError as error:
                 log.warning("trigger_failed", trigger=name, error=str(error))
@@ -142,6 +152,18 @@ class EventTriggers:
             await self._mail.system(session, key, text, source, untrusted=not trigger.trusted)
             await self._mail.heartbeat(session, key, HeartbeatNotice(reason="wake"))
         return Fired(fired=True, id=key)
+
+    async def _refused(self, name: str, delivery: Delivery) -> Fired | None:
+        """The answer to a message whose sender may not set the trigger off; None: it may."""
+        trigger = self._settings.cron.triggers.get(name)
+        if trigger is None:
+            return None
+        job = job_of((await self._store.need(trigger.job))[0]) if trigger.job else None
+        why = await self._owners.refusal(delivery.headers, job, trigger.session)
+        if not why:
+            return None
+        log.warning("trigger_refused", trigger=name, reason=why)
+        return Fired(fired=False, reason=why)
 
     async def _run_job(self, job: str, key: str, text: str, *, untrusted: bool) -> Fired:
         _, revision = await self._store.need(job)

@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.users import Need
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode
-from fairlead_gateway.identity.access import Need
 from fairlead_gateway.identity.session_access import check_session
 from fairlead_gateway.openai_api.responses_api.ids import conversation_id_of, parse_conversation_id
 from fairlead_gateway.operation import Operation, Parameter

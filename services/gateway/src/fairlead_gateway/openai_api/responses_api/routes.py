@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import Abort
+from fairlead_common.protocol.users import Need
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import MAX_SEQ, check_parameters, one, parse, whole_number
-from fairlead_gateway.identity.access import Need
 from fairlead_gateway.openai_api.accepted import AcceptedCalls
 from fairlead_gateway.openai_api.attempts import is_repeatable, once
 from fairlead_gateway.openai_api.responses_api.accept import Acceptance

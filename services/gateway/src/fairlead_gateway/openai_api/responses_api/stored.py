@@ -9,10 +9,10 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.entries import ApprovalRequestEntry
 from fairlead_common.protocol.mail import decode_mail
 from fairlead_common.protocol.messages import UserInput
+from fairlead_common.protocol.users import Need
 from fairlead_common.session_log.rules import approvals_closed_by
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http.problems import Problem
-from fairlead_gateway.identity.access import Need
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.identity.session_access import check_session
 from fairlead_gateway.openai_api.follow import read_record

@@ -1,0 +1,56 @@
+"""What the users may do now for whom jobs run, and for whom users of NATS set triggers off."""
+
+from collections.abc import Mapping
+
+from fairlead_common.bus import Bus
+from fairlead_common.cron.jobs import Job
+from fairlead_common.protocol.request_info import sender_of
+from fairlead_common.protocol.users import ADMIN, SCOPES_OF, session_lets
+from fairlead_common.service.known_users import KnownUsers, stands_for
+from fairlead_scheduler.session_owner import ownership_of
+
+
+class Owners:
+    """Reads users as they are stored."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._users = KnownUsers(bus)
+
+    async def suspended(self, owner: str) -> str:
+        """Why jobs of this user do not fire; empty: they do.
+
+        Raises:
+            BusUnavailableError: the user cannot be read.
+        """
+        user = await self._users.find(owner)
+        if user is None:
+            return "owner removed"
+        return "owner disabled" if user.disabled else ""
+
+    async def refusal(self, headers: Mapping[str, str], job: Job | None, session: str | None) -> str:
+        """Why the sender of a message may not set a trigger off; empty: it may.
+
+        Args:
+            job: that the trigger runs. session: that it writes to, if it runs none.
+
+        Raises:
+            BusUnavailableError: the user for whom it acts cannot be read.
+        """
+        actor = sender_of(headers).actor
+        if actor is None:
+            return ""
+        user = await self._users.find(actor.user)
+        if (why := stands_for(user, actor)) or user is None:
+            return why
+        if "write" not in SCOPES_OF[user.role]:
+            return f"the user {user.name} has not the right `write`"
+        if user.role == ADMIN:
+            return ""
+        if job is not None:
+            owner = (job.created_by.owner if job.created_by else "") or ADMIN
+            return "" if owner == user.name else f"job {job.id} is not one of the user {user.name}"
+        found = await ownership_of(self._bus, session or "")
+        if found is not None and session_lets(found.owner, found.shared, user.name, "write"):
+            return ""
+        return f"session {session} is not one that the user {user.name} may write to"

@@ -1,0 +1,75 @@
+"""Who may prompt by the agent protocol and decide so: those that act for a user, what the user may."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead_common.protocol.request_info import Sender
+from fairlead_common.protocol.subjects import Actor
+from fairlead_common.protocol.users import Need, Sharing, UserRole
+from fairlead_gateway.agent_protocol.senders import check_still_hears, checked_principal
+from fairlead_gateway.http.problems import Problem
+from tests.support.fake_bus import FakeBus
+from tests.support.gateway_in_memory import gateway_in_memory
+
+ANN = Sender("nats:desk", Actor("ann", 17))
+
+
+async def status(gateway: Any, need: Need, session: str = "main", sender: Sender = ANN) -> int:
+    try:
+        await checked_principal(gateway, sender, session, need)
+    except Problem as problem:
+        return problem.status
+    return 200
+
+
+@pytest.mark.parametrize(
+    ("role", "owner", "shared", "write", "approve"),
+    [
+        ("operator", "ann", Sharing(), 200, 403),
+        ("approver", "ann", Sharing(), 200, 200),
+        ("viewer", "ann", Sharing(), 403, 403),
+        ("operator", "", Sharing(), 404, 403),
+        ("operator", "", Sharing(access="view"), 403, 403),
+        ("approver", "", Sharing(access="write"), 200, 200),
+        ("admin", "bob", Sharing(), 200, 200),
+    ],
+)
+async def test_who_acts_for_a_user_may_what_that_one_may(
+    bus: FakeBus,
+    tmp_path: Path,
+    role: UserRole,
+    owner: str,
+    shared: Sharing,
+    write: int,
+    approve: int,
+) -> None:
+    async with gateway_in_memory(bus, tmp_path) as w:
+        await w.session("main", owner, shared)
+        assert await status(w.gateway, "write") == 403  # nobody is ann yet
+        await w.user("ann", role)
+        assert await status(w.gateway, "write") == write
+        assert await status(w.gateway, "approve") == approve
+        await w.user("ann", role, disabled=True)
+        assert await status(w.gateway, "write") == 403
+        assert await status(w.gateway, "write", sender=Sender("nats:desk", Actor("-", 0))) == 403
+        assert await status(w.gateway, "approve", sender=Sender("nats:desk")) == 200  # an admin let it
+
+
+async def test_the_rest_of_an_answer_is_not_for_who_is_disabled_or_not_shared_with_any_more(
+    bus: FakeBus, tmp_path: Path
+) -> None:
+    async with gateway_in_memory(bus, tmp_path) as w:
+        await w.user("ann", "operator")
+        await w.session("main", "", Sharing(access="write"))
+        check_still_hears(w.gateway, "ann.17", "main")
+        check_still_hears(w.gateway, "", "main")
+        await w.session("main", "")
+        with pytest.raises(Problem, match="not shared"):
+            check_still_hears(w.gateway, "ann.17", "main")
+        await w.session("main", "ann")
+        check_still_hears(w.gateway, "ann.17", "main")
+        await w.user("ann", "operator", disabled=True)
+        with pytest.raises(Problem, match="disabled"):
+            check_still_hears(w.gateway, "ann.17", "main")
