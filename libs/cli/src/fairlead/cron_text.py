@@ -10,6 +10,8 @@ def job_line(job: dict[str, Any]) -> str:
     """Id, next run, last status, schedule and name."""
     state = job.get("state") or {}
     following = when(state.get("nextRunAtMs")) if job.get("enabled", True) else "disabled"
+    if state.get("suspended"):
+        following = "suspended"
     last = state.get("lastStatus") or "-"
     target = job.get("sessionTarget", "main")
     schedule = schedule_text(job.get("schedule") or {})

@@ -38,6 +38,7 @@ from fairlead_scheduler.jobs.job_service import JobService
 from fairlead_scheduler.jobs.job_store import JobStore, token
 from fairlead_scheduler.jobs.job_table import JobTable
 from fairlead_scheduler.leader import Leader
+from fairlead_scheduler.owners import Owners
 from fairlead_scheduler.runs.run_store import RunStore
 from fairlead_scheduler.session_mail import SessionMail
 from fairlead_scheduler.settings import SchedulerSettings
@@ -63,6 +64,7 @@ class Api:
         outbox: Outbox,
         settings: SchedulerSettings,
         triggers: EventTriggers,
+        owners: Owners,
         clock: Clock,
     ) -> None:
         self._job_service = job_service
@@ -75,6 +77,7 @@ class Api:
         self._outbox = outbox
         self._settings = settings
         self._triggers = triggers
+        self._owners = owners
         self._clock = clock
 
     def methods(self) -> list[Method]:
@@ -261,4 +264,8 @@ class Api:
         entry = self._table.get(job)
         if entry is not None and entry.due_ms is not None and entry.due_ms > 0:
             state["nextRunAtMs"] = entry.due_ms
+        creator = document.get("createdBy")
+        owner = creator.get("owner") if isinstance(creator, dict) else None
+        if why := await self._owners.suspended(str(owner or "")):
+            state["suspended"] = why
         return {**document, "state": state}

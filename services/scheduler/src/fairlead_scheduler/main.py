@@ -51,12 +51,23 @@ async def setup(bus: Bus) -> list[ServicePart]:
     job_sync = JobSync(bus, table, leader, clock, changed.set)
     trigger_loop = TriggerLoop(bus, table, leader, settings, clock, changed)
     trigger_loop.seen_revision = lambda: job_sync.revision
-    slot_consumer = SlotConsumer(bus, store, run_store, mail, finalizer, config, clock)
+    slot_consumer = SlotConsumer(bus, store, run_store, mail, finalizer, owners, config, clock)
     triggers = EventTriggers(bus, store, mail, settings, owners, clock)
     job_service = JobService(store, table, settings, clock)
     folder = EventFolder(job_service, store, mail, settings, table)
     api = Api(
-        job_service, store, run_store, mail, table, leader, trigger_loop, outbox, settings, triggers, clock
+        job_service,
+        store,
+        run_store,
+        mail,
+        table,
+        leader,
+        trigger_loop,
+        outbox,
+        settings,
+        triggers,
+        owners,
+        clock,
     )
 
     await trigger_loop.load()

@@ -140,7 +140,11 @@ class ActiveWindow(_Part, frozen=True, kw_only=True, rename="camel"):
 
 
 class JobState(_Part, frozen=True, kw_only=True, rename="camel"):
-    """How it went so far. Kept apart from the definition, so that editing and firing never conflict."""
+    """How it went so far. Kept apart from the definition, so that editing and firing never conflict.
+
+    Fields:
+        suspended: why it does not fire, if its owner is disabled or removed; never stored.
+    """
 
     next_run_at_ms: int | None = None
     last_run_at_ms: int | None = None
@@ -150,6 +154,7 @@ class JobState(_Part, frozen=True, kw_only=True, rename="camel"):
     running: int = 0
     runs: int = 0
     consecutive_failures: int = 0
+    suspended: str | None = None
 
 
 class Limits(_Part, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

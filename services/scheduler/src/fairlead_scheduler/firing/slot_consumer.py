@@ -12,7 +12,7 @@ import structlog
 from fairlead_common.bus import Bus
 from fairlead_common.bus.dead_letters import dead_letter
 from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
-from fairlead_common.cron.jobs import AgentTurn, Document, Job, SystemEvent
+from fairlead_common.cron.jobs import AgentTurn, At, Document, Job, SystemEvent
 from fairlead_common.cron.runs import CronEvent, RunEntry
 from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputError
 from fairlead_common.failpoints import failpoint
@@ -24,6 +24,7 @@ from fairlead_scheduler.firing.slots import Slot, decode_slot
 from fairlead_scheduler.jobs.heartbeats import agent_of
 from fairlead_scheduler.jobs.job_documents import job_of
 from fairlead_scheduler.jobs.job_store import JobStore, token
+from fairlead_scheduler.owners import Owners
 from fairlead_scheduler.runs.run_finalizer import RunFinalizer
 from fairlead_scheduler.runs.run_store import FINAL, OpenRun, RunStore
 from fairlead_scheduler.session_mail import SessionMail
@@ -32,8 +33,13 @@ log = structlog.get_logger()
 
 AT_ONCE = 64
 CAPACITY = 512
+LOOK_AGAIN_S = 30.0  # whether the owner of a job that fires once is enabled again
 MAX_DELIVERIES = 5  # of a slot that ends in an error of ours
 HINT = "fairlead.hint.cron"  # core: something was opened
+
+
+class _SuspendedError(FairleadError):
+    """The slot waits for the owner of its job."""
 
 
 class SlotConsumer:
@@ -46,6 +52,7 @@ class SlotConsumer:
         run_store: RunStore,
         mail: SessionMail,
         finalizer: RunFinalizer,
+        owners: Owners,
         config: LiveConfig,
         clock: Clock,
     ) -> None:
@@ -54,6 +61,7 @@ class SlotConsumer:
         self._run_store = run_store
         self._mail = mail
         self._finalizer = finalizer
+        self._owners = owners
         self._config = config
         self._clock = clock
         self._waiting: asyncio.Queue[StreamMessage] = asyncio.Queue()
@@ -97,6 +105,8 @@ class SlotConsumer:
             await self._perform(slot, again=delivered.delivered > 1)
         except (BadMessageError, InvalidInputError) as error:
             await self._bury(delivered, str(error))
+        except _SuspendedError:
+            await delivered.nak(LOOK_AGAIN_S)
         except FairleadError as error:
             log.warning("slot_failed", subject=delivered.subject, error=str(error))
             await delivered.nak(1.0)
@@ -151,7 +161,7 @@ class SlotConsumer:
             await self._finalizer.finalize(failed, None)
             return
         run = msgspec.structs.replace(run, name=job.name)
-        reason = slot.missed or _objection(job, revision, slot)
+        reason = slot.missed or _objection(job, revision, slot) or await self._suspended(job, slot)
         if not reason and slot.cause != "manual" and not await self._run_store.admit(job, slot.slot):
             reason = f"it has run {job.max_runs} times, as often as it may (maxRuns)"
         if reason:
@@ -162,6 +172,17 @@ class SlotConsumer:
                 await self._main(job, job.payload, run, slot)
             case AgentTurn():
                 await self._open(run, document, slot, untrusted=job.untrusted)
+
+    async def _suspended(self, job: Job, slot: Slot) -> str:
+        """Why the job's owner has nothing fired now; empty: it fires.
+
+        Raises:
+            _SuspendedError: the slot is the only one of its job: it waits until that is over.
+        """
+        why = await self._owners.suspended(job.created_by.owner if job.created_by else "")
+        if why and isinstance(job.schedule, At) and slot.slot == str(job.schedule.at_ms):
+            raise _SuspendedError
+        return f"suspended: {why}" if why else ""
 
     async def _main(self, job: Job, payload: SystemEvent, run: RunEntry, slot: Slot) -> None:
         started = self._clock.now_ms()

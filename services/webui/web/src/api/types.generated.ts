@@ -1481,7 +1481,12 @@ export interface JobChange {
   ifUpdatedAtMs?: number | null;
 }
 
-/** How it went so far. Kept apart from the definition, so that editing and firing never conflict. */
+/**
+ * How it went so far. Kept apart from the definition, so that editing and firing never conflict.
+ *
+ * Fields:
+ *     suspended: why it does not fire, if its owner is disabled or removed; never stored.
+ */
 export interface JobState {
   nextRunAtMs?: number | null;
   lastRunAtMs?: number | null;
@@ -1491,6 +1496,7 @@ export interface JobState {
   running?: number;
   runs?: number;
   consecutiveFailures?: number;
+  suspended?: string | null;
 }
 
 /** Answer of `cron.list`. `next`: give it as `after` for the next page. */

@@ -1,0 +1,110 @@
+"""Jobs of users who are disabled or removed wait; who acts for a user sets off what that one may."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.notices import CreateSession
+from fairlead_common.protocol.subjects import Actor
+from fairlead_common.protocol.users import Sharing, UserRecord, UserRole, user_key
+from fairlead_scheduler.jobs.job_documents import job_of
+from fairlead_scheduler.owners import Owners
+from fairlead_scheduler.session_owner import owner_of
+from tests.support.fake_bus import FakeBus
+from tests.support.scheduler_world import ask, at, event_job, mail
+from tests.unit.in_memory.scheduler.test_jobs import Jobs, jobs  # noqa: F401 - a fixture
+
+
+async def user(bus: Bus, name: str, role: UserRole = "operator", *, disabled: bool = False) -> None:
+    record = UserRecord(name=name, role=role, id=f"id-{name}", disabled=disabled)
+    await Bucket(bus, s.BUCKET_USERS).put(user_key(name), msgspec.json.encode(record))
+
+
+async def said(jobs: Jobs) -> list[str]:  # noqa: F811
+    return [body["text"] for _, body in await mail(jobs.bus, "main") if "text" in body]
+
+
+async def add(jobs: Jobs, text: str, **schedule: Any) -> str:  # noqa: F811
+    wanted = {**event_job(text), **schedule}
+    return str((await ask(jobs.bus, "cron.add", job=wanted, owner="ann"))["job"]["id"])
+
+
+async def state_of(jobs: Jobs, job: str) -> dict[str, Any]:  # noqa: F811
+    found: dict[str, Any] = (await ask(jobs.bus, "cron.get", id=job, count=1))["job"]["state"]
+    return found
+
+
+async def test_jobs_of_a_disabled_user_are_skipped_and_fire_again_once_enabled(jobs: Jobs) -> None:  # noqa: F811
+    await user(jobs.bus, "ann")
+    await jobs.scheduler()
+    job = await add(jobs, "rain", schedule={"kind": "every", "everyMs": 60_000})
+    await jobs.ended(job, 1)
+    await user(jobs.bus, "ann", disabled=True)
+    runs = await jobs.ended(job, 3)
+    assert [(each["status"], each.get("error")) for each in runs[:2]] == [
+        ("skipped", "suspended: owner disabled")
+    ] * 2
+    assert (await state_of(jobs, job))["suspended"] == "owner disabled"
+    assert await said(jobs) == ["rain"]
+    await user(jobs.bus, "ann")
+    await jobs.ended(job, len(runs) + 1)
+    assert await said(jobs) == ["rain", "rain"]
+    assert "suspended" not in await state_of(jobs, job)
+
+
+async def test_the_only_slot_of_a_job_waits_for_its_owner_also_when_a_scheduler_dies(jobs: Jobs) -> None:  # noqa: F811
+    await user(jobs.bus, "ann")
+    first = await jobs.scheduler()
+    job = await add(jobs, "once", schedule=at(60))
+    await Bucket(jobs.bus, s.BUCKET_USERS).delete(user_key("ann"))
+    await asyncio.sleep(200)
+    assert (await state_of(jobs, job))["suspended"] == "owner removed"
+    await first.kill()
+    await jobs.scheduler("scheduler-2")
+    await asyncio.sleep(200)
+    assert await said(jobs) == []
+    await user(jobs.bus, "ann")
+    await jobs.ended(job)
+    await asyncio.sleep(200)
+    assert await said(jobs) == ["once"]
+
+
+@pytest.mark.parametrize(
+    ("actor", "role", "mine", "theirs", "shared"),
+    [
+        ("desk", "operator", True, True, True),  # acts for nobody: an admin has let it
+        ("desk@ann.17", "operator", True, False, True),
+        ("desk@ann.17", "viewer", False, False, False),
+        ("desk@ann.17", "admin", True, True, True),
+        ("desk@bob.17", "operator", False, False, False),  # there is no bob
+    ],
+)
+async def test_who_acts_for_a_user_sets_off_what_that_one_may(
+    bus: FakeBus, actor: str, role: UserRole, mine: bool, theirs: bool, shared: bool
+) -> None:
+    await user(bus, "ann", role)
+    owners, headers = Owners(bus), {"Nats-Request-Info": msgspec.json.encode({"acc": actor}).decode()}
+    base = {"id": "j", "name": "j", "createdAtMs": 1, "updatedAtMs": 1, **event_job("x")}
+    base |= {"schedule": {"kind": "every", "everyMs": 60_000}, "sessionTarget": "main"}
+    for owner, expected in (("ann", mine), ("bob", theirs), ("", theirs)):
+        job = job_of({**base, "createdBy": {"owner": owner}})
+        assert (not await owners.refusal(headers, job, None)) is expected, owner
+    for session, owner, expected in (("a", "ann", mine), ("b", "eve", theirs), ("missing", "", theirs)):
+        if owner:
+            body = CreateSession(owner=owner)
+            await bus.publish(s.mail(session, "notice", "create"), msgspec.json.encode(body))
+        assert (not await owners.refusal(headers, None, session)) is expected, session
+    row = {"id": "c", "owner": "eve", "shared": msgspec.to_builtins(Sharing(access="write"))}
+    await bus.publish(s.kv(s.BUCKET_SESSIONS, "session.c"), msgspec.json.encode(row))
+    assert (not await owners.refusal(headers, None, "c")) is shared
+
+
+async def test_a_session_that_is_not_listed_yet_belongs_to_whom_its_first_mail_is_for(bus: FakeBus) -> None:
+    await bus.publish(s.acting_mail(s.mail("a", "prompt", "k"), Actor("ann", 17)), b"x")
+    await bus.publish(s.mail("b", "prompt", "k"), b"x")
+    assert [await owner_of(bus, each) for each in ("a", "b", "c", "")] == ["ann", "", "", ""]
