@@ -24,6 +24,7 @@ from bench import (
     load,
     long_log,
     sandboxes,
+    sessions,
     viewers,
 )
 from bench.latency import Result
@@ -58,6 +59,7 @@ SCENARIOS: dict[str, Callable[[Options], Awaitable[Result]]] = {
     "cron": cron.cron,
     "listing": listing.listing,
     "viewers": viewers.viewers,
+    "sessions": sessions.sessions,
 }
 
 

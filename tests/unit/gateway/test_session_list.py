@@ -57,3 +57,14 @@ def test_a_session_that_is_taken_back_is_listed_in_its_place() -> None:
     index.forget("a")
     index.expect(session("a", 1))
     assert names(index) == ["b", "a"]
+
+
+def test_search_finds_sessions_that_rest_by_title_preview_id_and_agent_in_any_case() -> None:
+    index = listing(*(session(f"s{n}", n, preview=f"Straße {n}", archived=n % 2 == 0) for n in range(1000)))
+    assert [each.id for each in index.page(5, None, "STRASSE 77", archived=None).sessions] == [
+        "s779", "s778", "s777", "s776", "s775",
+    ]  # fmt: skip
+    assert [each.id for each in index.page(5, None, "about s3", archived=True).sessions][-1] == "s390"
+    assert names(index, query="ABOUT S33") == ["s339", "s337", "s335", "s333", "s331", "s33"]
+    assert names(index, query="nothing of the kind") == []
+    assert len(index.page(1000, None, "MAIN", archived=None).sessions) == 1000

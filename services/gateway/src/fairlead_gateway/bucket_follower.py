@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.tail import POLL_S, Tail, TailSource
 from fairlead_common.errors import BusUnavailableError
 from fairlead_common.protocol import subjects
 from fairlead_common.received import Record
+
+AT_ONCE: Final = 1000  # records that are held while a bucket is read
 
 
 async def follow_bucket(
@@ -27,7 +30,10 @@ async def follow_bucket(
     """
     source = TailSource(subjects.kv_stream(bucket), f"$KV.{bucket}.>", 1)
     live = f"fairlead.kv.{bucket}.>"
-    async with Tail(bus, live, [source], lambda _: 0, poll_s=poll_s) as tail, tail.woken_by(stop):
+    async with (
+        Tail(bus, live, [source], lambda _: 0, poll_s=poll_s, at_once=AT_ONCE) as tail,
+        tail.woken_by(stop),
+    ):
         done = 0
         while not stop.is_set():
             if not await tail.wait(1.0):
@@ -45,4 +51,5 @@ async def follow_bucket(
                 done = max(done, record.seq)
                 apply(record)
             else:
-                loaded.set()
+                if not tail.is_behind:
+                    loaded.set()

@@ -48,6 +48,7 @@ class Tail:
         live: filters over the subjects on which the records are told again; none overlaps another.
         route: index of the source that a live subject belongs to, or None if it is not wanted.
         poll_s: interval in seconds at which stored records are read again, whatever was received.
+        at_once: how many stored records are held, about, before `take` returns them; None: all there are.
     """
 
     def __init__(
@@ -58,8 +59,10 @@ class Tail:
         route: Callable[[str], int | None],
         *,
         poll_s: float = POLL_S,
+        at_once: int | None = None,
     ) -> None:
         self._bus = bus
+        self._at_once = at_once
         self._live = (live,) if isinstance(live, str) else live
         self._sources = sources
         self._route = route
@@ -94,6 +97,11 @@ class Tail:
     def has_records(self) -> bool:
         """Whether `take` would return something, or would look for it, without waiting."""
         return bool(self._ready) or self._behind
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there may be stored records that `take` has not returned yet."""
+        return self._behind
 
     async def wait(self, timeout_s: float) -> bool:
         """Whether there may be news, as soon as there is, or after `timeout_s`."""
@@ -167,6 +175,9 @@ class Tail:
                     continue
                 async for record in self._bus.read(source.stream, source.subject, start=self.seen[index] + 1):
                     self._hand_over(index, record)
+                    if self._at_once is not None and len(self._ready) >= self._at_once:
+                        self._behind = True  # the rest is read when these are taken
+                        return
             except BaseException:
                 self._behind = True
                 raise

@@ -2,6 +2,7 @@
 
 import asyncio
 import bisect
+import sys
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
@@ -17,6 +18,7 @@ from fairlead_common.protocol.projections import TOMBSTONE, ApprovalSummary, Ses
 from fairlead_common.received import Record
 from fairlead_gateway.bucket_follower import follow_bucket
 from fairlead_gateway.identity.access import ADMINS_ONLY, SessionAccess, access_of
+from fairlead_gateway.sessions.packed_rows import PackedRows
 
 log = structlog.get_logger()
 
@@ -55,7 +57,7 @@ class Index:
         self._bus = bus
         self._other = other
         self._changed = changed
-        self._sessions: dict[str, bytes] = {}  # as stored: an object each would need five times the memory
+        self._sessions = PackedRows()
         self._order: list[tuple[int, str]] = []  # (updated_at, id), oldest first
         self._updated: dict[str, int] = {}
         self._source: dict[str, str] = {}  # of those that are no ordinary sessions
@@ -105,17 +107,17 @@ class Index:
             self._list(summary.id, summary, msgspec.json.encode(summary))
 
     def _list(self, name: str, summary: SessionSummary, data: bytes) -> None:
-        self._sessions[name] = data
+        self._sessions.put(name, data, _searched(summary))
         self._updated[name] = summary.updated_at
         bisect.insort(self._order, (summary.updated_at, name))
         if summary.source:
-            self._source[name] = summary.source
+            self._source[name] = sys.intern(summary.source)
         if summary.pinned:
             self._pinned.add(name)
         if summary.archived:
             self._archived.add(name)
         if summary.status != "idle":
-            self._status[name] = summary.status
+            self._status[name] = sys.intern(summary.status)
         if (access := access_of(summary.owner, summary.shared)) != ADMINS_ONLY:
             self._access[name] = access
 
@@ -131,7 +133,7 @@ class Index:
         self._archived.discard(name)
         self._status.pop(name, None)
         self._access.pop(name, None)
-        if self._sessions.pop(name, None) is not None:
+        if self._sessions.pop(name):
             del self._order[bisect.bisect_left(self._order, (self._updated.pop(name), name))]
 
     def _last_seq(self, name: str) -> int:
@@ -162,8 +164,7 @@ class Index:
 
     def session(self, name: str) -> SessionSummary | None:
         """A session, if it is listed."""
-        data = self._sessions.get(name)
-        return None if data is None else _decoder.decode(data)
+        return _decoder.decode(self._sessions[name]) if name in self._sessions else None
 
     def page(
         self,
@@ -182,9 +183,9 @@ class Index:
             archived: those alone, or none of them; None: all.
             sees: whether a session may be listed at all.
         """
-        wanted = query.casefold()
+        hits = self._sessions.search(query.casefold()) if query else None
         found: list[SessionSummary] = []
-        if before is None and not wanted:
+        if before is None and hits is None:
             pinned = sorted(((self._updated[name], name) for name in self._pinned), reverse=True)
             chosen = [name for _, name in pinned if sees(name) and self._is_chosen(name, source, archived)]
             found = [_decoder.decode(self._sessions[name]) for name in chosen]
@@ -197,13 +198,10 @@ class Index:
                 return IndexPage(found, f"{updated_at}.{name}")
             place -= 1
             name = self._order[place][1]
-            if not self._is_chosen(name, source, archived) or (name in self._pinned and not wanted):
+            if not self._is_chosen(name, source, archived) or (name in self._pinned and hits is None):
                 continue
-            if not sees(name):
-                continue
-            summary = _decoder.decode(self._sessions[name])
-            if not wanted or wanted in _searched(summary):
-                found.append(summary)
+            if (hits is None or name in hits) and sees(name):
+                found.append(_decoder.decode(self._sessions[name]))
         return IndexPage(found, None)
 
     def _is_chosen(self, name: str, source: str | None, archived: bool | None) -> bool:
@@ -214,7 +212,7 @@ class Index:
     def unchanged_since(self, moment: int, source: str) -> list[str]:
         """Idle sessions of a source that were last changed before `moment`, milliseconds since 1970."""
         old = [name for name, of in self._source.items() if of == source and self._updated[name] < moment]
-        return [name for name in old if _decoder.decode(self._sessions[name]).status == "idle"]
+        return [name for name in old if name not in self._status]
 
     def ordinary_unchanged_since(self, moment: int) -> list[SessionSummary]:
         """Ordinary sessions that were last changed before `moment`, oldest first."""
