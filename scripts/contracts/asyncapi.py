@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from fairlead_common.config.document import Config
+from fairlead_common.cron.definitions import JobDefinition, JobPatch
 from fairlead_common.protocol.schemas import Schema, schemas_of
 from fairlead_common.service.process import VERSION
 from scripts.contracts.channels import BINARY, CHANNELS, TEXT, Channel
@@ -36,7 +38,7 @@ def _schemas() -> tuple[dict[Any, Schema], dict[str, Schema]]:
         if part not in (None, TEXT, BINARY)
     ]
     # No struct counts as an answer: what is read from a stream may be of an earlier version.
-    shapes, schemas = schemas_of([*types], [])
+    shapes, schemas = schemas_of([*types, JobDefinition, JobPatch, Config], [])
     for schema in (*shapes.values(), *schemas.values()):
         _without_discriminators(schema)
     return shapes, schemas

@@ -55,8 +55,10 @@ from fairlead_common.protocol.run_history import RunRecord
 from fairlead_common.protocol.usage import DayUsage
 from fairlead_common.service.live_config import DocumentInEffect
 from fairlead_gateway.events.event_types import KNOWN_ENTRY
+from fairlead_scheduler.firing.slots import Slot
 from scripts.contracts.agent_channels import AGENT_CHANNELS, AGENT_PARAMETERS
 from scripts.contracts.headers import CALL, LOG, MAIL, REQUEST
+from scripts.contracts.plain_payloads import DeadRecord, WebFileQuestion
 
 TEXT: Final = "text"
 BINARY: Final = "binary"
@@ -321,12 +323,12 @@ _SERVICES: Final = (
     ),
     _request("modelAsk", s.MODEL_ASK, "one plain call of a model", PlainCall, PlainAnswer),
     Channel("modelCancel", s.MODEL_CANCEL, "stop the plain call whose id is the payload", TEXT),
-    _request("webuiFile", s.WEBUI_FILE, "one file of the web application", dict[str, object], BINARY),
+    _request("webuiFile", s.WEBUI_FILE, "one file of the web application", WebFileQuestion, BINARY),
     Channel(
         "dead",
         s.dead("ORIGIN"),
         "what could not be read, with the reason",
-        dict[str, object],
+        DeadRecord,
         "send",
         stream=s.DEAD,
     ),
@@ -357,7 +359,7 @@ _CRON: Final = (
         "slot",
         s.slot("JOB", "SLOT"),
         "one firing of a job, create-only",
-        dict[str, object],
+        Slot,
         "send",
         stream=s.SLOTS,
     ),

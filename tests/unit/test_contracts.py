@@ -10,11 +10,16 @@ import msgspec
 import pytest
 
 from fairlead_common.protocol import content, entries, events, messages, projections, subjects
+from fairlead_common.protocol.schemas import schemas_of, structs_in
+from fairlead_gateway.openai_api.documented import DOCUMENTED
 from fairlead_gateway.openapi_document import openapi_document
+from fairlead_gateway.routes import OPERATIONS
 from scripts.contracts.asyncapi import asyncapi_document
 from scripts.contracts.channels import CHANNELS
 from scripts.contracts.files import ROOT, contracts
+from scripts.contracts.free_places import FREE
 from scripts.contracts.typescript import typescript
+from scripts.contracts.untyped import bodies, free_in, free_places, untyped_places
 
 
 @pytest.mark.parametrize("path", sorted(contracts()))
@@ -46,18 +51,83 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
             place = place[step]
 
 
-def test_every_answer_of_a_route_has_a_schema() -> None:
+HOW_TO_TYPE = """
+Each place above lets any JSON through, so a generated client knows nothing of it. Say what is there:
+- a field of your own: a struct (or a `Literal`, `list[...]`, ...) instead of `dict[str, object]` or `Any`;
+- JSON that is passed on as another service wrote it: `Annotated[dict[str, object],
+  Meta(extra_json_schema=reference("Struct"))]`, with the struct in `PASSED_ON` of responses.py;
+- a field of OpenAI's API that the code checks itself: `DOCUMENTED` in openai_api/documented.py;
+- only if its very nature is to hold anything (a JSON Schema, arguments): scripts/contracts/free_places.py,
+  with the reason. Then `make contracts`.
+"""
+
+
+@pytest.mark.parametrize("document", [openapi_document(), asyncapi_document()], ids=["openapi", "asyncapi"])
+def test_no_place_of_a_contract_is_untyped(document: dict[str, Any]) -> None:
+    assert untyped_places(document) == [], HOW_TO_TYPE
+
+
+def test_places_that_are_listed_as_free_are_there_and_free() -> None:
+    found = free_places(openapi_document()) | free_places(asyncapi_document())
+    assert FREE.keys() - found == set(), "take them off the list in scripts/contracts/free_places.py"
+
+
+def test_a_place_without_a_type_is_found_wherever_it_is() -> None:
+    free = {"type": "object", "additionalProperties": {"description": "any JSON"}}
+    many = {"type": "array", "items": {}}
+    schemas = {
+        "A": {"type": "object", "properties": {"x": free, "y": many, "z": {"enum": [1]}}},
+        "B": {"anyOf": [{"type": "null"}, {"type": "object", "properties": {"deep": {"anyOf": [free]}}}]},
+        "C": {"type": "object", "additionalProperties": {"type": "object"}},
+        "D": {"type": "object", "properties": {"arguments": free, "n": {"type": "integer"}}},
+    }
+    answer = {"200": {"content": {"application/json": {"schema": free}}}}
+    paths = {"/p": {"get": {"parameters": [{"name": "q", "schema": {"default": 1}}], "responses": answer}}}
+    document = {"components": {"schemas": schemas}, "paths": paths}
+    assert untyped_places(document) == ["A.x", "A.y[]", "B.deep", "C", "GET /p 200", "GET /p q"]
+
+
+def test_fields_that_are_documented_by_hand_have_no_type_of_their_own() -> None:
+    bodies_and_answers = [kind for each in OPERATIONS for kind in (each.body, *each.answers.values())]
+    structs = {
+        each.__name__: each for each in structs_in(kind for kind in bodies_and_answers if is_type(kind))
+    }
+    for struct, field in DOCUMENTED:
+        schema = schemas_of([structs[struct]], [])[1][struct]["properties"][field]
+        assert list(free_in(schema, "")), (
+            f"{struct}.{field} has a type: take it off `DOCUMENTED` in openai_api/documented.py"
+        )
+
+
+def is_type(kind: Any) -> bool:
+    return kind is not None and not isinstance(kind, dict)
+
+
+def test_every_body_of_a_route_has_a_named_schema() -> None:
     for path, operations in openapi_document()["paths"].items():
         for method, operation in operations.items():
+            for name, schema in bodies(operation):
+                is_text = schema.get("type") == "string"  # a file, or text
+                assert schema.keys() == {"$ref"} or is_text, (
+                    f"{method} {path} {name}: must be one struct of a name; for one of several, "
+                    "add the union to `_UNIONS` in openapi_document.py"
+                )
             for status, answer in operation["responses"].items():
-                where = f"{method} {path} {status}"
-                if status == "204":
-                    assert "content" not in answer, where
-                    continue
-                ((kind, content),) = answer["content"].items()
-                schema = content["x-event-data"] if kind == "text/event-stream" else content["schema"]
-                is_text = kind == "text/plain" or schema.get("format") == "binary"
-                assert schema.keys() & {"$ref", "anyOf"} or is_text, where
+                assert len(answer.get("content", ())) == (0 if status == "204" else 1), f"{method} {path}"
+
+
+def test_entries_and_events_are_told_apart_by_their_tag() -> None:
+    schemas = openapi_document()["components"]["schemas"]
+    for name in ("Entry", "StoredEntry", "SessionEvent", "NewsEvent"):
+        tag_field, mapping = schemas[name]["discriminator"].values()
+        assert [{"$ref": each} for each in mapping.values()] == schemas[name]["anyOf"]
+        for tag, member in mapping.items():
+            struct = schemas[member.rpartition("/")[2]]
+            assert struct["properties"][tag_field] == {"enum": [tag]}
+            assert tag_field in struct["required"]
+    items = schemas["EntryPage"]["properties"]["entries"]["items"]
+    assert items == {"$ref": "#/components/schemas/StoredEntry"}
+    assert len(schemas["StoredEntry"]["anyOf"]) >= 30
 
 
 def test_parameters_of_channels_are_declared_and_operations_name_their_messages() -> None:

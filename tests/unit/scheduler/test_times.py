@@ -161,6 +161,7 @@ def test_a_time_of_day_that_is_none_is_refused(text: str) -> None:
         ("20m", "schedule"),
         ({}, "schedule.kind"),
         ({"kind": "monthly"}, "schedule.kind"),
+        ({"kind": [None, None], "atMs": 0}, "schedule.kind"),
         ({"kind": "at"}, "schedule"),
         ({"kind": "at", "atMs": "soon"}, "schedule.atMs"),
         ({"kind": "at", "atMs": -1}, "schedule.atMs"),

@@ -4,12 +4,14 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from fairlead_common.cron.definitions import JobDefinition, JobPatch
 from fairlead_common.protocol.schemas import Schema, reference, schemas_of
 from fairlead_common.service.process import VERSION
 from fairlead_gateway.events.event_types import KNOWN_ENTRY, SESSION_EVENT
 from fairlead_gateway.http.auth import PAGE_HEADER
+from fairlead_gateway.openai_api.documented import DOCUMENTED
 from fairlead_gateway.operation import ID_PATTERN, Operation
-from fairlead_gateway.responses import PASSED_ON, Error, OpenAIError
+from fairlead_gateway.responses import PASSED_ON, Error, NewsEvent, OpenAIError
 from fairlead_gateway.routes import OPERATIONS
 
 _PROBLEM_TEXTS: Final = {
@@ -29,6 +31,15 @@ _PROBLEM_TEXTS: Final = {
     503: "NATS did not answer",
     504: "the run took too long",
     507: "the store is full; nothing was accepted",
+}
+# Types of answers that are one of several structs, under their names in the document.
+_UNIONS: Final = {
+    "SessionEvent": (SESSION_EVENT, "The data of one event of a session's stream."),
+    "NewsEvent": (NewsEvent, "The data of one event of `GET /api/news`."),
+}
+_PLACE: Final[dict[str, Schema]] = {
+    "seq": {"type": "integer", "description": "sequence in the stream SESSIONS"},
+    "index": {"type": "integer", "description": "from 0, where one record holds several entries"},
 }
 _BASE64: Final = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _ALWAYS: Final = (400, 403, 408, 413, 415, 421, 503)
@@ -78,27 +89,48 @@ def _schemas() -> tuple[dict[Any, Schema], dict[str, Schema]]:
         if answer is not None and not isinstance(answer, dict)
     ]
     # What is passed on as another service wrote it may lack what has a default.
-    shapes, schemas = schemas_of([*taken, *PASSED_ON, KNOWN_ENTRY], [*answered, Error, OpenAIError])
+    shapes, schemas = schemas_of(
+        [*taken, *PASSED_ON, KNOWN_ENTRY, JobDefinition, JobPatch, *DOCUMENTED.values()],
+        [*answered, Error, OpenAIError],
+    )
+    for (struct, field), kind in DOCUMENTED.items():
+        fields = schemas[struct]["properties"]
+        default = {"default": None} if fields[field].get("default", ...) is None else {}
+        fields[field] = {**shapes[kind], **default}
     schemas["Entry"] = {
         "description": "An entry of a session's log. Fields with their default value are left out. Later "
         "versions may add types: treat an unknown type as one that changes nothing.",
         **shapes[KNOWN_ENTRY],
     }
-    schemas["StoredEntry"] = {
-        "description": "An entry and its sequence in the stream SESSIONS; with its index, from 0, where one "
-        "record holds several.",
-        "allOf": [
-            reference("Entry"),
-            {
-                "type": "object",
-                "properties": {"seq": {"type": "integer"}, "index": {"type": "integer"}},
-                "required": ["seq"],
-            },
-        ],
-    }
-    schemas["SessionEvent"] = {"description": "The data of one event.", **shapes[SESSION_EVENT]}
-    shapes[SESSION_EVENT] = reference("SessionEvent")
+    _add_stored_entries(schemas)
+    for name, (union, text) in _UNIONS.items():
+        schemas[name] = {"description": text, **shapes[union]}
+        shapes[union] = reference(name)
     return shapes, schemas
+
+
+def _add_stored_entries(schemas: dict[str, Schema]) -> None:
+    """Each type of entry with its place in the log: flat, because generators do not add fields to a union."""
+    members = {}
+    for member in schemas["Entry"]["anyOf"]:
+        entry = schemas[member["$ref"].rpartition("/")[2]]
+        (tag,) = entry["properties"]["type"]["enum"]
+        name = f"Stored{member['$ref'].rpartition('/')[2]}"
+        members[tag] = reference(name)
+        schemas[name] = {
+            "description": f"An entry `{tag}` and its place in the log.",
+            "type": "object",
+            "properties": {**entry["properties"], **_PLACE},
+            "required": [*entry["required"], "seq"],
+        }
+    schemas["StoredEntry"] = {
+        "description": "An entry and its place in the log.",
+        "anyOf": list(members.values()),
+        "discriminator": {
+            "propertyName": "type",
+            "mapping": {tag: member["$ref"] for tag, member in members.items()},
+        },
+    }
 
 
 def _operation(operation: Operation, shapes: dict[Any, Schema]) -> dict[str, Any]:

@@ -294,6 +294,20 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     login_paused: int = 0
 
 
+class ServiceEndpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One subject of an instance, as NATS reports it; times are nanoseconds."""
+
+    name: str = ""
+    subject: str = ""
+    queue_group: str = ""
+    metadata: dict[str, str] | None = None
+    num_requests: int = 0
+    num_errors: int = 0
+    last_error: str | None = None
+    processing_time: int = 0
+    average_processing_time: int = 0
+
+
 class ServiceInstance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One instance of a service, as NATS reports it (`$SRV.STATS`), with the metadata of `$SRV.INFO`.
 
@@ -307,7 +321,7 @@ class ServiceInstance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     version: str = ""
     type: str = ""
     started: str = ""
-    endpoints: list[dict[str, object]] | None = None
+    endpoints: list[ServiceEndpoint] | None = None
 
 
 class GatewayState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -360,6 +374,9 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True, tag="changed", omit_def
     action: str = ""
     status: str = ""
     next_run_at_ms: int = 0
+
+
+NewsEvent = Welcome | Changed
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -96,7 +96,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/news",
         change_stream.changes,
         "server-sent hints that a list has changed: sessions, approvals, jobs, executors",
-        {200: responses.Welcome | responses.Changed},
+        {200: responses.NewsEvent},
         kind="text/event-stream",
         scope="read",
     ),

@@ -8,7 +8,8 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from fairlead_common.cron.jobs import Document, JobDocument
+from fairlead_common.cron.definitions import JobDefinitionDocument, JobPatchDocument
+from fairlead_common.cron.jobs import JobDocument
 from fairlead_common.cron.runs import RunEntry
 
 LAST_MS: Final = 7_258_118_400_000  # the year 2200
@@ -16,7 +17,7 @@ LAST_MS: Final = 7_258_118_400_000  # the year 2200
 
 MAX_PAGE = 1000
 MAX_FIRINGS = 200
-ErrorCode = Literal["invalid", "not_found", "conflict", "limit", "disabled", "unavailable"]
+ErrorCode = Literal["invalid", "not_found", "conflict", "limit", "disabled", "unavailable", "internal"]
 
 
 class _Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -45,7 +46,7 @@ class AddJob(
         owner: the user for whom it runs; set by the gateway; empty: the owner of `session`, or `admin`.
     """
 
-    job: Document
+    job: JobDefinitionDocument
     key: str | None = None
     sender: str | None = None
     session: str | None = None
@@ -56,7 +57,7 @@ class UpdateJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown
     """`cron.update`: null removes a field; with `if_updated_at_ms` only if no one changed it since."""
 
     id: str
-    patch: Document
+    patch: JobPatchDocument
     if_updated_at_ms: int | None = None
 
 

@@ -7,7 +7,7 @@ in effect. Earlier revisions are read by the agent service alone; the others ask
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 import structlog
@@ -23,6 +23,7 @@ from fairlead_common.errors import (
     NotFoundError,
 )
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.schemas import reference
 from fairlead_common.received import Record
 from fairlead_common.service.config_revisions import (
     DOCUMENT,
@@ -53,7 +54,7 @@ class DocumentInEffect(msgspec.Struct, frozen=True):
     """
 
     revision: int = 0
-    document: dict[str, object] = {}
+    document: Annotated[dict[str, object], msgspec.Meta(extra_json_schema=reference("Config"))] = {}
 
 
 class LiveConfig:

@@ -1,11 +1,12 @@
 """Jobs and their runs: what HTTP clients ask of the scheduler."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from fairlead_common.cron.definitions import JobDefinitionDocument, JobPatchDocument
 from fairlead_common.cron.requests import (
     LAST_MS,
     MAX_FIRINGS,
@@ -44,14 +45,14 @@ from fairlead_gateway.scheduling.scheduler_client import (
 class NewJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Body of `POST /api/cron/jobs` and of a preview: the job as in docs/scheduling.md, and a key."""
 
-    job: dict[str, Any]
+    job: JobDefinitionDocument
     key: IdempotencyKey | None = None
 
 
 class JobChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """Body of `PATCH /api/cron/jobs/{job}`."""
 
-    patch: dict[str, Any]
+    patch: JobPatchDocument
     if_updated_at_ms: int | None = None
 
 

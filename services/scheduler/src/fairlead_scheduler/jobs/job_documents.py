@@ -7,10 +7,6 @@ from fairlead_common.errors import InvalidInputError
 
 MAX_PAYLOAD_BYTES = 256 * 1024
 MAX_ID_CHARS = 40  # `cron-<id>-<slot>-<attempt>` has to be the id of a session
-# Set by the server alone.
-SERVER_KEYS = frozenset(
-    {"id", "createdAtMs", "updatedAtMs", "createdBy", "sinceMs", "sinceRevision", "source", "state"}
-)
 
 
 def job_of(document: Document) -> Job:

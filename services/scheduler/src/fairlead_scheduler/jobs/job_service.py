@@ -4,6 +4,7 @@ import hashlib
 
 import msgspec
 
+from fairlead_common.cron.definitions import SERVER_KEYS
 from fairlead_common.cron.jobs import AgentTurn, At, Creator, Document, Every, Job, Source, SystemEvent
 from fairlead_common.cron.requests import AddJob, Preview, UpdateJob
 from fairlead_common.cron.runs import CronEvent
@@ -16,7 +17,6 @@ from fairlead_scheduler.jobs.heartbeats import missing_warning
 from fairlead_scheduler.jobs.job_documents import (
     MAX_ID_CHARS,
     MAX_PAYLOAD_BYTES,
-    SERVER_KEYS,
     document_of,
     job_of,
     patched,

@@ -36,7 +36,7 @@ def schedule_of(wanted: object, now_ms: int, default_tz: str) -> Document:
     if not isinstance(wanted, dict):
         raise InvalidInputError("schedule", f"must be an object with `kind`, got {type(wanted).__name__}")
     kind = wanted.get("kind")
-    if kind not in _KEYS:
+    if not isinstance(kind, str) or kind not in _KEYS:
         raise InvalidInputError("schedule.kind", f"must be at, every or cron, got {str(kind)[:40]!r}")
     if kind == "cron" and str(wanted.get("expr", "")).lower().startswith(_EVERY):
         wanted = {"kind": "every", "every": str(wanted["expr"])[len(_EVERY) :]}

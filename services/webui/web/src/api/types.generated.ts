@@ -89,6 +89,13 @@ export interface Alive {
   status: "ok";
 }
 
+/** The tools that the model may call, in a response. */
+export interface AllowedTools {
+  type: "allowed_tools";
+  mode: "auto" | "required";
+  tools: ChosenFunction[];
+}
+
 /**
  * One tool call or question that waits for a person, as lists and the HTTP API show it.
  *
@@ -249,6 +256,14 @@ export interface AssistantMessage {
 export interface At {
   kind: "at";
   atMs: number;
+}
+
+/** Once: `atMs`, or `at` in words, as `in 2 hours`, in the zone `tz`. */
+export interface AtWords {
+  kind: "at";
+  atMs?: number;
+  at?: string;
+  tz?: string;
 }
 
 /**
@@ -516,18 +531,36 @@ export interface ChatMessage {
 export interface ChatRequest {
   model: string;
   messages: ChatMessage[];
-  user?: unknown;
+  user?: string | null;
   stream?: boolean | null;
   stream_options?: StreamOptions | null;
-  tools?: unknown;
-  tool_choice?: unknown;
-  functions?: unknown;
-  function_call?: unknown;
-  response_format?: unknown;
-  n?: unknown;
+  tools?: ChatTool[] | null;
+  tool_choice?: ("auto" | "none" | "required") | ChatToolChoice | null;
+  functions?: FunctionDefinition[] | null;
+  function_call?: ("auto" | "none") | FunctionName | null;
+  response_format?: (TextFormat | JsonObjectFormat | ChatSchemaFormat) | null;
+  n?: number | null;
   stop?: string | string[] | null;
-  max_tokens?: unknown;
-  max_completion_tokens?: unknown;
+  max_tokens?: number | null;
+  max_completion_tokens?: number | null;
+}
+
+/** JSON of a schema, in a chat completion. */
+export interface ChatSchemaFormat {
+  type: "json_schema";
+  json_schema: NamedSchema;
+}
+
+/** A tool of the client, in a chat completion. */
+export interface ChatTool {
+  type: "function";
+  function: FunctionDefinition;
+}
+
+/** The tool that the model must call, in a chat completion. */
+export interface ChatToolChoice {
+  type: "function";
+  function: FunctionName;
 }
 
 /** One answer. `fairlead`: of one of several; that of the first is also that of the body. */
@@ -537,6 +570,12 @@ export interface Choice {
   index: number;
   logprobs: null;
   fairlead?: FairleadAnswer;
+}
+
+/** The tool that the model must call, in a response. */
+export interface ChosenFunction {
+  type: "function";
+  name: string;
 }
 
 /** A call that waits for its client. Its result goes to the session's mail `clientresult.<call_id>`. */
@@ -1000,6 +1039,17 @@ export interface DroppedEntry {
   reply_to?: string | null;
 }
 
+/** How much the model was to think. */
+export interface EchoedReasoning {
+  effort: string | null;
+  summary: string | null;
+}
+
+/** The form that the answer was to have. */
+export interface EchoedText {
+  format: TextFormat | JsonObjectFormat | SchemaFormat;
+}
+
 /** Body of `POST /api/sessions/{id}/edit`. */
 export interface EditBody {
   entry: string;
@@ -1075,6 +1125,16 @@ export interface Every {
   kind: "every";
   everyMs: number;
   anchorMs?: number | null;
+}
+
+/** At fixed intervals: `everyMs`, or `every` in words, as `10m`; likewise the anchor they count from. */
+export interface EveryWords {
+  kind: "every";
+  everyMs?: number;
+  every?: string;
+  anchorMs?: number;
+  anchor?: string;
+  tz?: string;
 }
 
 /** What a tool that failed told the model. */
@@ -1238,6 +1298,19 @@ export interface FunctionCallItem {
   status: "completed" | "in_progress" | "incomplete";
 }
 
+/** A function of the client. `parameters`: of an object. */
+export interface FunctionDefinition {
+  name: string;
+  description?: string | null;
+  parameters?: Record<string, unknown> | null;
+  strict?: boolean | null;
+}
+
+/** A function by its name. */
+export interface FunctionName {
+  name: string;
+}
+
 /**
  * The gateway that answers.
  *
@@ -1372,6 +1445,21 @@ export interface InputAudio {
   format?: string | null;
 }
 
+/** A file of a prompt, as a `data:` URL. */
+export interface InputFilePart {
+  type: "input_file";
+  filename: string;
+  file_data: string;
+}
+
+/** A picture of a prompt, as a `data:` URL. */
+export interface InputImagePart {
+  type: "input_image";
+  detail: string;
+  image_url: string;
+  file_id?: string | null;
+}
+
 /**
  * One item of the input; which fields count depends on its type. Without a type it is a message.
  *
@@ -1395,7 +1483,7 @@ export interface InputItem {
 
 /** What a response answers, as OpenAI lists items. */
 export interface InputItemList {
-  data: Record<string, unknown>[];
+  data: (StoredInput | StoredToolOutput)[];
   first_id: string | null;
   last_id: string | null;
   has_more: boolean;
@@ -1412,6 +1500,12 @@ export interface InputPart {
   file_data?: string | null;
   file_url?: string | null;
   filename?: string | null;
+}
+
+/** Words of a prompt. */
+export interface InputTextPart {
+  type: "input_text";
+  text: string;
 }
 
 /** Of the tokens of the requests, those that were read from and written to the provider's cache. */
@@ -1477,8 +1571,52 @@ export interface Job {
 
 /** Body of `PATCH /api/cron/jobs/{job}`. */
 export interface JobChange {
-  patch: Record<string, unknown>;
+  patch: JobPatch;
   ifUpdatedAtMs?: number | null;
+}
+
+/** A job as it is added: the fields of `Job` that callers write. */
+export interface JobDefinition {
+  name: string;
+  schedule: AtWords | EveryWords | Cron;
+  payload: SystemEvent | AgentTurn;
+  description?: string;
+  enabled?: boolean;
+  sessionTarget?: "isolated" | "main";
+  wakeMode?: "next-heartbeat" | "now";
+  session?: string;
+  isolation?: Isolation;
+  runtime?: Runtime;
+  misfire?: Misfire;
+  overlap?: Overlap;
+  activeWindow?: ActiveWindow | null;
+  jitterMs?: number;
+  staggerMs?: number;
+  deleteAfterRun?: boolean;
+  maxFailures?: number | null;
+  maxRuns?: number | null;
+}
+
+/** A change of a job: objects are merged, null removes. */
+export interface JobPatch {
+  name?: string | null;
+  schedule?: (AtWords | EveryWords | Cron) | null;
+  payload?: (SystemEvent | AgentTurn) | null;
+  description?: string | null;
+  enabled?: boolean | null;
+  sessionTarget?: ("isolated" | "main") | null;
+  wakeMode?: ("next-heartbeat" | "now") | null;
+  session?: string | null;
+  isolation?: Isolation | null;
+  runtime?: Runtime | null;
+  misfire?: Misfire | null;
+  overlap?: Overlap | null;
+  activeWindow?: ActiveWindow | null;
+  jitterMs?: number | null;
+  staggerMs?: number | null;
+  deleteAfterRun?: boolean | null;
+  maxFailures?: number | null;
+  maxRuns?: number | null;
 }
 
 /**
@@ -1504,6 +1642,11 @@ export interface Jobs {
   jobs: Job[];
   total: number;
   next: string | null;
+}
+
+/** Any JSON object. */
+export interface JsonObjectFormat {
+  type: "json_object";
 }
 
 /**
@@ -1815,6 +1958,14 @@ export interface MoveStored {
   host: string;
 }
 
+/** A schema and its name. */
+export interface NamedSchema {
+  name: string;
+  schema?: Record<string, unknown> | null;
+  description?: string | null;
+  strict?: boolean | null;
+}
+
 /** Body of `POST /api/sessions/{id}/navigate`. */
 export interface NavigateBody {
   entry: string;
@@ -1861,7 +2012,7 @@ export interface NewConversation {
 
 /** Body of `POST /api/cron/jobs` and of a preview: the job as in docs/scheduling.md, and a key. */
 export interface NewJob {
-  job: Record<string, unknown>;
+  job: JobDefinition;
   key?: string | null;
 }
 
@@ -1934,6 +2085,9 @@ export interface NewUser {
   role: "admin" | "approver" | "operator" | "viewer";
   adopt?: boolean;
 }
+
+/** The data of one event of `GET /api/news`. */
+export type NewsEvent = Welcome | Changed;
 
 /** Answer of `cron.add`, `cron.update` and `cron.get`. */
 export interface OneJob {
@@ -2306,10 +2460,10 @@ export interface ResponseObject {
   parallel_tool_calls: boolean;
   previous_response_id: string | null;
   conversation: ConversationReference | null;
-  reasoning: Record<string, unknown>;
-  text: Record<string, unknown>;
-  tool_choice: unknown;
-  tools: Record<string, unknown>[];
+  reasoning: EchoedReasoning;
+  text: EchoedText;
+  tool_choice: ("auto" | "none" | "required") | ChosenFunction;
+  tools: ResponseTool[];
   temperature: number | null;
   top_p: number | null;
   truncation: string;
@@ -2335,8 +2489,8 @@ export interface ResponseRequest {
   store?: boolean | null;
   background?: boolean | null;
   stream?: boolean | null;
-  tools?: Record<string, unknown>[] | null;
-  tool_choice?: unknown;
+  tools?: ResponseTool[] | null;
+  tool_choice?: string | (ChosenFunction | AllowedTools) | null;
   parallel_tool_calls?: boolean | null;
   text?: TextOptions | null;
   reasoning?: ReasoningOptions | null;
@@ -2344,8 +2498,17 @@ export interface ResponseRequest {
   metadata?: Record<string, string> | null;
   truncation?: string | null;
   user?: string | null;
-  prompt?: unknown;
-  max_tool_calls?: unknown;
+  prompt?: null;
+  max_tool_calls?: null;
+}
+
+/** A tool of the client, in a response. */
+export interface ResponseTool {
+  type: "function";
+  name: string;
+  description?: string | null;
+  parameters?: Record<string, unknown> | null;
+  strict?: boolean | null;
 }
 
 /** Tokens of all requests to the model that the response needed. */
@@ -2611,6 +2774,28 @@ export interface SandboxAttributes {
   is_disposable?: boolean;
 }
 
+/** JSON of a schema, in a response. */
+export interface SchemaFormat {
+  type: "json_schema";
+  schema: Record<string, unknown>;
+  name?: string;
+  description?: string | null;
+  strict?: boolean | null;
+}
+
+/** One subject of an instance, as NATS reports it; times are nanoseconds. */
+export interface ServiceEndpoint {
+  name?: string;
+  subject?: string;
+  queue_group?: string;
+  metadata?: Record<string, string> | null;
+  num_requests?: number;
+  num_errors?: number;
+  last_error?: string | null;
+  processing_time?: number;
+  average_processing_time?: number;
+}
+
 /**
  * One instance of a service, as NATS reports it (`$SRV.STATS`), with the metadata of `$SRV.INFO`.
  *
@@ -2624,7 +2809,7 @@ export interface ServiceInstance {
   version?: string;
   type?: string;
   started?: string;
-  endpoints?: Record<string, unknown>[] | null;
+  endpoints?: ServiceEndpoint[] | null;
 }
 
 /**
@@ -2708,7 +2893,7 @@ export interface SessionDeleted {
   type: "session_deleted";
 }
 
-/** The data of one event. */
+/** The data of one event of a session's stream. */
 export type SessionEvent = EntryEvent | AgentStart | MessageEnd | TurnEnd | ToolExecutionEnd | QueueUpdate | ApprovalAsked | ApprovalDecided | PlanUpdate | AgentEnd | TurnStart | MessageStart | MessageUpdate | ToolExecutionStart | ToolExecutionUpdate | Retry | CaughtUp | SessionDeleted;
 
 /**
@@ -2836,11 +3021,603 @@ export interface Stored {
   seq: number;
 }
 
-/** An entry and its sequence in the stream SESSIONS; with its index, from 0, where one record holds several. */
-export type StoredEntry = Entry & {
+/** An entry `approval` and its place in the log. */
+export interface StoredApprovalEntry {
+  type: "approval";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  approval_id: string;
+  call_id: string;
+  decision: "always" | "deny" | "expired" | "once" | "session";
+  reason?: string;
+  sender?: string | null;
+  answer?: string[];
   seq: number;
   index?: number;
-};
+}
+
+/** An entry `approval_request` and its place in the log. */
+export interface StoredApprovalRequestEntry {
+  type: "approval_request";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  call_id: string;
+  tool: string;
+  arguments: Record<string, unknown>;
+  workspace: string;
+  host: string;
+  shown_hash: string;
+  expires_at: number;
+  why: string;
+  sandbox?: string;
+  scope?: string;
+  access?: "none" | "ro" | "rw";
+  remote?: string;
+  grants?: Record<string, string>;
+  tainted?: boolean;
+  group?: string;
+  kind?: "budget" | "call" | "question";
+  seq: number;
+  index?: number;
+}
+
+/** An entry `branch_request` and its place in the log. */
+export interface StoredBranchRequestEntry {
+  type: "branch_request";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  action: "edit" | "navigate" | "regenerate";
+  entry: string;
+  mail_seq: number;
+  content?: (TextBlock | ImageBlock)[];
+  summarize?: boolean;
+  key?: string | null;
+  sender?: string | null;
+  reply_to?: string | null;
+  untrusted?: boolean;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `budget_reservation` and its place in the log. */
+export interface StoredBudgetReservationEntry {
+  type: "budget_reservation";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  model: string;
+  micro_usd: number;
+  day: string;
+  tokens?: number;
+  scope?: string;
+  purpose?: string;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `budget_settlement` and its place in the log. */
+export interface StoredBudgetSettlementEntry {
+  type: "budget_settlement";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  reservation: string;
+  micro_usd: number;
+  tokens?: number;
+  known?: boolean;
+  why?: string;
+  model?: string;
+  agent?: string;
+  user?: string;
+  purpose?: string;
+  usage?: Usage | null;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `compact_request` and its place in the log. */
+export interface StoredCompactRequestEntry {
+  type: "compact_request";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  instructions?: string;
+  sender?: string | null;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `compaction` and its place in the log. */
+export interface StoredCompactionEntry {
+  type: "compaction";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  first_kept: string;
+  summary: string;
+  files_read?: string[];
+  files_modified?: string[];
+  tokens_before?: number;
+  tokens_after?: number;
+  by?: string;
+  cause?: "manual" | "overflow" | "threshold";
+  instructions?: string;
+  request?: string;
+  usage?: Usage;
+  counted?: boolean;
+  plan?: PlanStep[];
+  seq: number;
+  index?: number;
+}
+
+/** An entry `compaction_prepared` and its place in the log. */
+export interface StoredCompactionPreparedEntry {
+  type: "compaction_prepared";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  first_kept: string;
+  summary: string;
+  files_read?: string[];
+  files_modified?: string[];
+  tokens_before?: number;
+  tokens_after?: number;
+  by?: string;
+  usage?: Usage;
+  counted?: boolean;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `compaction_undone` and its place in the log. */
+export interface StoredCompactionUndoneEntry {
+  type: "compaction_undone";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  compaction: string;
+  sender?: string | null;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `custom` and its place in the log. */
+export interface StoredCustomEntry {
+  type: "custom";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  name: string;
+  data?: Record<string, unknown>;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `deleted` and its place in the log. */
+export interface StoredDeletedEntry {
+  type: "deleted";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `dropped` and its place in the log. */
+export interface StoredDroppedEntry {
+  type: "dropped";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  reason: string;
+  items?: string[];
+  seqs?: number[];
+  keys?: string[];
+  repeats?: number;
+  reply_to?: string | null;
+  seq: number;
+  index?: number;
+}
+
+/** An entry and its place in the log. */
+export type StoredEntry = StoredMessageEntry | StoredQueuedEntry | StoredDroppedEntry | StoredRunStartEntry | StoredRunEndEntry | StoredApprovalRequestEntry | StoredApprovalEntry | StoredHookDecisionEntry | StoredHookContextEntry | StoredHookCallsEntry | StoredHookResultEntry | StoredEpochEntry | StoredSessionInfoEntry | StoredModeChangeEntry | StoredModelChangeEntry | StoredToolListEntry | StoredBranchRequestEntry | StoredNavigateEntry | StoredForkEntry | StoredLabelEntry | StoredCompactRequestEntry | StoredCompactionEntry | StoredCompactionPreparedEntry | StoredCompactionUndoneEntry | StoredUndoRequestEntry | StoredFilesRestoredEntry | StoredBudgetReservationEntry | StoredBudgetSettlementEntry | StoredCustomEntry | StoredDeletedEntry;
+
+/** An entry `epoch` and its place in the log. */
+export interface StoredEpochEntry {
+  type: "epoch";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  worker: string;
+  attempt?: number;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `files_restored` and its place in the log. */
+export interface StoredFilesRestoredEntry {
+  type: "files_restored";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  request: string;
+  status: "conflict" | "failed" | "nothing" | "preview" | "restored" | "unknown";
+  error?: string;
+  files?: RestoredFile[];
+  total?: number;
+  conflicts?: FileConflict[];
+  left?: Record<string, string>;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `fork` and its place in the log. */
+export interface StoredForkEntry {
+  type: "fork";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  origin: string;
+  entry: string;
+  object: string;
+  untrusted?: boolean;
+  private?: boolean;
+  secret?: boolean;
+  plan?: PlanStep[];
+  seq: number;
+  index?: number;
+}
+
+/** An entry `hook_calls` and its place in the log. */
+export interface StoredHookCallsEntry {
+  type: "hook_calls";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  hook: string;
+  calls: ToolCallBlock[];
+  round?: number;
+  rounds?: number;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `hook_context` and its place in the log. */
+export interface StoredHookContextEntry {
+  type: "hook_context";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  messages: HookMessage[];
+  seq: number;
+  index?: number;
+}
+
+/** An entry `hook_decision` and its place in the log. */
+export interface StoredHookDecisionEntry {
+  type: "hook_decision";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  call_id: string;
+  decision: "allow" | "ask" | "deny" | "none";
+  hook?: string;
+  reason?: string;
+  arguments?: Record<string, unknown> | null;
+  rewritten_by?: string[];
+  failed?: string[];
+  seq: number;
+  index?: number;
+}
+
+/** An entry `hook_result` and its place in the log. */
+export interface StoredHookResultEntry {
+  type: "hook_result";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  message: ToolResultMessage;
+  seq: number;
+  index?: number;
+}
+
+/** The prompt that a response answers. */
+export interface StoredInput {
+  type: "message";
+  id: string;
+  role: "user";
+  status: "completed";
+  content: (InputTextPart | InputImagePart | InputFilePart)[];
+}
+
+/** An entry `label` and its place in the log. */
+export interface StoredLabelEntry {
+  type: "label";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  entry: string;
+  label: string;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `message` and its place in the log. */
+export interface StoredMessageEntry {
+  type: "message";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  message: UserMessage | AssistantMessage | ToolResultMessage;
+  items?: string[];
+  reservation?: string;
+  agent?: string;
+  user?: string;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `mode_change` and its place in the log. */
+export interface StoredModeChangeEntry {
+  type: "mode_change";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  mode: string;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `model_change` and its place in the log. */
+export interface StoredModelChangeEntry {
+  type: "model_change";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  model: string;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `navigate` and its place in the log. */
+export interface StoredNavigateEntry {
+  type: "navigate";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  left: string;
+  path: Stretch[];
+  request: string;
+  action: "edit" | "navigate" | "regenerate";
+  summary?: string;
+  model?: string;
+  usage?: Usage;
+  counted?: boolean;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `queued` and its place in the log. */
+export interface StoredQueuedEntry {
+  type: "queued";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  kind: "followup" | "prompt" | "steer" | "system";
+  content: (TextBlock | ImageBlock)[];
+  mail_seq: number;
+  key?: string | null;
+  sender?: string | null;
+  reply_to?: string | null;
+  untrusted?: boolean;
+  options?: PromptOptions | null;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `run_end` and its place in the log. */
+export interface StoredRunEndEntry {
+  type: "run_end";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  outcome: "aborted" | "budget" | "completed" | "failed" | "requires_action" | "timed_out" | "truncated" | "turn_limit" | "unknown" | "waiting_approval" | "waiting_budget" | "waiting_provider";
+  error?: string | null;
+  error_code?: string;
+  left_out?: string[];
+  left_out_images?: string[];
+  retry_at?: number;
+  waiting_since?: number;
+  turns?: number;
+  usage?: Usage;
+  duration_ms?: number;
+  seqs?: number[];
+  keys?: string[];
+  agent?: string;
+  model?: string;
+  user?: string;
+  tools?: Record<string, number>;
+  resumes?: string;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `run_start` and its place in the log. */
+export interface StoredRunStartEntry {
+  type: "run_start";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  agent: string;
+  model: string;
+  mode: string;
+  resumes?: string | null;
+  options?: PromptOptions | null;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `session_info` and its place in the log. */
+export interface StoredSessionInfoEntry {
+  type: "session_info";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  agent?: string | null;
+  title?: string | null;
+  title_by?: string;
+  pinned?: boolean | null;
+  archived?: boolean | null;
+  sandbox?: string | null;
+  placement?: Placement | null;
+  deny?: string[] | null;
+  work_mode?: string | null;
+  source?: string | null;
+  on_approval?: string | null;
+  verify?: string[] | null;
+  instructions?: string | null;
+  owner?: string | null;
+  shared?: Sharing | null;
+  sender?: string | null;
+  seq: number;
+  index?: number;
+}
+
+/** An entry `tool_list` and its place in the log. */
+export interface StoredToolListEntry {
+  type: "tool_list";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  names: string[];
+  object: string;
+  host: string;
+  wanted?: string[];
+  work_mode?: string;
+  maker?: string;
+  environment?: string;
+  environment_basis?: string;
+  deferred?: string[];
+  seq: number;
+  index?: number;
+}
+
+/** The result of a client's tool, with which a response goes on. */
+export interface StoredToolOutput {
+  type: "function_call_output";
+  id: string;
+  call_id: string;
+  output: string;
+  status: "completed";
+}
+
+/** An entry `undo_request` and its place in the log. */
+export interface StoredUndoRequestEntry {
+  type: "undo_request";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  to?: string;
+  force?: boolean;
+  preview?: boolean;
+  host: string;
+  sender?: string | null;
+  seq: number;
+  index?: number;
+}
 
 /** What a stream ends with. */
 export interface StreamOptions {
@@ -2886,9 +3663,14 @@ export interface TextBlock {
   file?: AttachedFile | null;
 }
 
+/** Words. */
+export interface TextFormat {
+  type: "text";
+}
+
 /** The form of the answer. */
 export interface TextOptions {
-  format?: Record<string, unknown> | null;
+  format?: (TextFormat | JsonObjectFormat | SchemaFormat) | null;
   verbosity?: string | null;
 }
 

@@ -1,0 +1,66 @@
+"""What callers write of a job, as types for contracts; the scheduler takes any JSON object."""
+
+from typing import Annotated, Final
+
+import msgspec
+
+from fairlead_common.cron.jobs import Cron, Document, Job, Milliseconds, Schedule
+from fairlead_common.protocol.schemas import reference
+
+# Set by the server alone.
+SERVER_KEYS: Final = frozenset(
+    {"id", "createdAtMs", "updatedAtMs", "createdBy", "sinceMs", "sinceRevision", "source", "state"}
+)
+
+
+class AtWords(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="kind", tag="at"):
+    """Once: `atMs`, or `at` in words, as `in 2 hours`, in the zone `tz`."""
+
+    at_ms: Milliseconds | msgspec.UnsetType = msgspec.UNSET
+    at: str | msgspec.UnsetType = msgspec.UNSET
+    tz: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class EveryWords(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="kind", tag="every"):
+    """At fixed intervals: `everyMs`, or `every` in words, as `10m`; likewise the anchor they count from."""
+
+    every_ms: Annotated[int, msgspec.Meta(ge=1, le=316_224_000_000)] | msgspec.UnsetType = msgspec.UNSET
+    every: str | msgspec.UnsetType = msgspec.UNSET
+    anchor_ms: Milliseconds | msgspec.UnsetType = msgspec.UNSET
+    anchor: str | msgspec.UnsetType = msgspec.UNSET
+    tz: str | msgspec.UnsetType = msgspec.UNSET
+
+
+ScheduleWords = AtWords | EveryWords | Cron
+
+_WRITABLE: Final = [
+    (field, ScheduleWords if field.type == Schedule else field.type)
+    for field in msgspec.structs.fields(Job)
+    if field.encode_name not in SERVER_KEYS
+]
+
+JobDefinition: Final = msgspec.defstruct(
+    "JobDefinition",
+    [
+        (field.name, kind) if field.required else (field.name, kind | msgspec.UnsetType, msgspec.UNSET)
+        for field, kind in _WRITABLE
+    ],
+    rename="camel",
+    kw_only=True,
+    frozen=True,
+    module=__name__,
+    namespace={"__doc__": "A job as it is added: the fields of `Job` that callers write."},
+)
+JobPatch: Final = msgspec.defstruct(
+    "JobPatch",
+    [(field.name, kind | None | msgspec.UnsetType, msgspec.UNSET) for field, kind in _WRITABLE],
+    rename="camel",
+    kw_only=True,
+    frozen=True,
+    module=__name__,
+    namespace={"__doc__": "A change of a job: objects are merged, null removes."},
+)
+
+# As they are taken: JSON objects, of which the scheduler names what does not fit.
+JobDefinitionDocument = Annotated[Document, msgspec.Meta(extra_json_schema=reference("JobDefinition"))]
+JobPatchDocument = Annotated[Document, msgspec.Meta(extra_json_schema=reference("JobPatch"))]
