@@ -198,3 +198,48 @@ async def test_words_beside_results_steer_the_run_and_a_named_session_finds_its_
     assert len(await prompts(bus)) == 1
     asking.cancel()
     await until(asking.done, "the client has left")
+
+
+async def test_a_result_of_words_and_a_picture_is_kept_with_both(
+    client: openai.AsyncOpenAI, gateway: RunningGateway, bus: Bus
+) -> None:
+    asking = asyncio.create_task(ask(client, ASKED))
+    agent = await agent_of(bus)
+    (call,) = await call_weather(agent, "Bonn")
+    message = (await asking).choices[0].message.model_dump(exclude_none=True)
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aQ=="}}
+    result = {**answered(call.call_id), "content": [{"type": "text", "text": "21 C"}, picture]}
+    drawing = {"type": "image_url", "image_url": {"url": "data:image/svg+xml;base64,aQ=="}}
+    with pytest.raises(openai.BadRequestError, match="image/svg"):
+        await ask(client, ASKED, message, {**result, "content": [drawing]})
+    asking = asyncio.create_task(ask(client, ASKED, message, result))
+    (found,) = await results(bus, 1)
+    [image] = found["images"]
+    assert (found["text"], image["media_type"]) == ("21 C", "image/png")
+    assert await gateway.gateway.objects.get(image["object"]) == b"i"
+    await go_on(agent, [call], "Warm.")
+    assert (await asking).choices[0].message.content == "Warm."
+
+
+async def test_an_output_of_a_response_may_have_a_picture(
+    client: openai.AsyncOpenAI, gateway: RunningGateway, bus: Bus
+) -> None:
+    tool: Any = {**TOOLS[0]["function"], "type": "function", "strict": False}
+    asking = asyncio.create_task(client.responses.create(model="main", input="How warm?", tools=[tool]))
+    agent = await agent_of(bus)
+    (call,) = await call_weather(agent, "Bonn", text="")
+    first = await asking
+    [called] = [item for item in first.output if item.type == "function_call"]
+    url = "data:image/png;base64,aQ=="
+    output: Any = [{"type": "input_text", "text": "21 C"}, {"type": "input_image", "image_url": url}]
+    given: Any = {"type": "function_call_output", "call_id": called.call_id, "output": output}
+    asking = asyncio.create_task(
+        client.responses.create(model="main", input=[given], previous_response_id=first.id, tools=[tool])
+    )
+    (found,) = await results(bus, 1)
+    assert (found["text"], len(found["images"])) == ("21 C", 1)
+    await go_on(agent, [call], "Warm.")
+    second = await asking
+    assert second.output_text == "Warm."
+    [item] = (await client.responses.input_items.list(second.id)).data
+    assert [part["type"] for part in item.model_dump()["output"]] == ["input_text", "input_image"]

@@ -19,12 +19,12 @@ from fairlead_common.config import McpServer, NatsTool, parse_config
 from fairlead_common.config.secret import Secret
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
+from fairlead_common.protocol.shown_text import MAX_TEXT_BYTES, MAX_TEXT_LINES, cut_text
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.sealing import SealingPair
 from fairlead_tools.config import config_from_environment
 from fairlead_tools.executor_tools.names import joined
 from fairlead_tools.executor_tools.schemas import BrokenSchemaError, checked_schema, described
-from fairlead_tools.executor_tools.text_results import MAX_TEXT_BYTES, MAX_TEXT_LINES, cut_text
 from fairlead_tools.host_policy import HostPolicy
 from fairlead_tools.mcp_servers import source as mcp_source
 from fairlead_tools.mcp_servers.catalogue import (

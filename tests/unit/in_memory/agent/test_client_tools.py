@@ -8,10 +8,13 @@ import pytest
 
 from fairlead_agent.models.interface import Finish, Piece, ToolCallPiece
 from fairlead_agent.session.log_readers import LogReaders
+from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.client_tools import CLIENT_HOST, ClientTool
 from fairlead_common.protocol.content import (
     AssistantMessage,
+    ImageBlock,
+    TextBlock,
     ToolOutcome,
     ToolResultMessage,
     Usage,
@@ -21,6 +24,7 @@ from fairlead_common.protocol.entries import RunEndEntry, RunStartEntry
 from fairlead_common.protocol.messages import ToolCall, ToolResult
 from fairlead_common.protocol.projections import SessionSummary
 from tests.support.memory_world import MemoryWorld
+from tests.support.png import png
 
 WEATHER = ClientTool(
     name="weather",
@@ -478,3 +482,34 @@ async def test_the_run_that_goes_on_names_the_parked_one_and_keeps_its_tools(w: 
     assert second.resumes == first.run_id == parked.run_id == result.run_id
     assert second.options == first.options
     assert parked.seqs == []
+
+
+async def test_a_large_result_is_cut_for_the_model_and_stored_whole_and_its_pictures_are_shown(
+    w: MemoryWorld,
+) -> None:
+    await w.agent()
+    [call] = await asked(w)
+    picture = await Objects(w.bus).put(png(4, 4))
+    whole = "".join(f"line {number}\n" for number in range(5_000))
+    image = {"type": "image", "object": picture, "media_type": "image/png"}
+    body = {"call_id": call, "text": whole, "images": [image]}
+    await w.mail("a", "clientresult", body, call)
+    await w.settled("a", 2)
+    [outcome] = [m.outcome for m in await w.messages("a") if isinstance(m, ToolResultMessage)]
+    assert isinstance(outcome.content[0], TextBlock)
+    assert len(outcome.content[0].text) < 51_000
+    assert "bytes left out here" in outcome.content[0].text
+    assert isinstance(outcome.content[-1], ImageBlock)
+    assert outcome.output_bytes == len(whole)
+    assert outcome.output_object is not None
+    assert (await Objects(w.bus).get(outcome.output_object)).decode() == whole
+
+
+async def test_a_result_with_what_is_no_picture_is_a_dead_letter(w: MemoryWorld) -> None:
+    await w.agent()
+    [call] = await asked(w)
+    image = {"type": "image", "object": "0" * 64, "media_type": "image/svg+xml"}
+    await w.mail("a", "clientresult", {"call_id": call, "text": "x", "images": [image]}, call)
+    await w.mail("a", "abort", {"reason": "enough"}, "stop")
+    await w.settled("a", 1)
+    assert ("ok", "x") not in await w.results("a")

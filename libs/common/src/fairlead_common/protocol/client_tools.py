@@ -5,12 +5,13 @@ the run is parked with the outcome `requires_action` until the client has sent t
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.protocol.content import ImageBlock
 
 CLIENT_HOST: Final = "client"  # `ToolCallBlock.host` of their calls; executors may not have this label
 ANY_TOOL: Final = "required"
@@ -22,7 +23,10 @@ MAX_DESCRIPTION_CHARS: Final = 16_000
 MAX_SCHEMA_BYTES: Final = 65_536  # as JSON
 MAX_SCHEMA_DEPTH: Final = 32
 MAX_TOOLS_BYTES: Final = 262_144  # of all tools of a prompt together
+MAX_RESULT_IMAGES: Final = 16
+IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_OBJECT: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class ClientTool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -60,6 +64,7 @@ class ClientResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     Fields:
         text: what the model reads; may be empty.
+        images: in the object store, which the model sees behind the text; see `check_images`.
         is_error: the tool failed, and the text says why.
         untrusted: strangers wrote it, or what it was made of.
         sender: who sent it; set by the gateway.
@@ -70,6 +75,7 @@ class ClientResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     is_error: bool = False
     untrusted: bool = False
     sender: str | None = None
+    images: list[ImageBlock] = []
 
 
 class ClientCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,6 +84,24 @@ class ClientCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     call_id: str
     name: str
     arguments: dict[str, object] = {}
+
+
+def check_images(images: Sequence[ImageBlock]) -> None:
+    """Limits of the pictures of one result.
+
+    Raises:
+        InvalidInputError: they are not kept; the error names field, limit and value.
+    """
+    if len(images) > MAX_RESULT_IMAGES:
+        raise InvalidInputError("images", f"at most {MAX_RESULT_IMAGES}, got {len(images)}")
+    for index, each in enumerate(images):
+        if each.media_type not in IMAGE_TYPES:
+            allowed = ", ".join(sorted(IMAGE_TYPES))
+            raise InvalidInputError(
+                f"images[{index}].media_type", f"must be one of {allowed}, got {each.media_type[:80]!r}"
+            )
+        if not _OBJECT.fullmatch(each.object):
+            raise InvalidInputError(f"images[{index}].object", f"must be a SHA-256, got {each.object[:80]!r}")
 
 
 def check_client_tools(tools: Iterable[ClientTool], tool_choice: str | None) -> None:

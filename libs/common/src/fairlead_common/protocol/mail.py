@@ -5,7 +5,12 @@ from collections.abc import Sequence
 import msgspec
 
 from fairlead_common.errors import BadMessageError, InvalidInputError
-from fairlead_common.protocol.client_tools import ClientResult, check_client_tools, check_response_format
+from fairlead_common.protocol.client_tools import (
+    ClientResult,
+    check_client_tools,
+    check_images,
+    check_response_format,
+)
 from fairlead_common.protocol.messages import (
     MAX_ATTACHMENTS,
     MAX_FILE_BYTES,
@@ -52,7 +57,9 @@ def decode_mail(kind: str, key: str, payload: bytes) -> Mail:
             case "result":
                 return _result.decode(payload)
             case "clientresult":
-                return _client_result.decode(payload)
+                given = _client_result.decode(payload)
+                check_images(given.images)
+                return given
             case "ended":
                 return _ended.decode(payload)
             case "notice":

@@ -6,11 +6,12 @@ import structlog
 from fairlead_agent.session.next_step import StartRun
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.tools.client_calls import GONE, entry_of
-from fairlead_agent.tools.held_keys import without_keys
+from fairlead_agent.tools.held_keys import text_without_keys
 from fairlead_common.protocol.client_tools import CLIENT_HOST, ClientResult
-from fairlead_common.protocol.content import ToolResultMessage, text_outcome
+from fairlead_common.protocol.content import TextBlock, ToolOutcome, ToolResultMessage
 from fairlead_common.protocol.entries import MessageEntry
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.shown_text import MAX_KEPT_BYTES, cut_text
 
 log = structlog.get_logger()
 
@@ -28,17 +29,29 @@ class ClientMail:
         if call is None or key != mail.call_id or call.host != CLIENT_HOST:
             await self._owner.pass_over(f"call {mail.call_id[:80]} waits for no client", seq)
             return
-        outcome = text_outcome("error" if mail.is_error else "ok", mail.text, is_error=mail.is_error)
         message = ToolResultMessage(
             call_id=call.call_id,
             name=call.name,
-            outcome=without_keys(outcome),
+            outcome=await self._outcome(mail),
             provider_id=call.provider_id,
             flags=["untrusted"] if mail.untrusted else [],
         )
         run_id = None if self._state.run else self._state.last_run_id
         entry = MessageEntry(id=new_id(), run_id=run_id, message=message, cursor=seq)
         await self._owner.append_locked(entry)
+
+    async def _outcome(self, mail: ClientResult) -> ToolOutcome:
+        """As the model gets it: a long text cut as those of the agent's own tools are, and stored whole."""
+        whole = text_without_keys(mail.text)
+        text, is_cut = cut_text(whole)
+        data = whole.encode("utf-8", "replace")[:MAX_KEPT_BYTES] if is_cut else b""
+        return ToolOutcome(
+            status="error" if mail.is_error else "ok",
+            content=[*([TextBlock(text=text)] if text or not mail.images else []), *mail.images],
+            is_error=mail.is_error,
+            output_object=await self._owner.objects.put(data) if is_cut else None,
+            output_bytes=len(data) if is_cut else None,
+        )
 
     async def expired(self, entry: str, seq: int) -> StartRun | None:
         """The results of the calls in that log entry did not come in time."""

@@ -39,7 +39,7 @@ from fairlead_gateway.openai_api.functions import NOT_RUN, call_mark
 from fairlead_gateway.openai_api.history import Answered, History
 from fairlead_gateway.openai_api.imported import imported, title_of
 from fairlead_gateway.openai_api.known_answers import FoundAnswer, KnownAnswer, KnownAnswers
-from fairlead_gateway.openai_api.parts import words_of
+from fairlead_gateway.openai_api.parts import result_of
 from fairlead_gateway.openai_api.request import ChatMessage
 from fairlead_gateway.sessions.branches import fork_notice
 from fairlead_gateway.sessions.client_results import create_result
@@ -189,7 +189,7 @@ async def store_results(
         if resumed.function and call_id == resumed.function:
             call_id = resumed.calls[0]
         if is_id(call_id):
-            results.append(ClientResult(call_id=call_id, text=words_of(message), sender=sender))
+            results.append(await result_of(gateway.objects, message, call_id, sender))
     results += [
         ClientResult(call_id=each, text=NOT_RUN, is_error=True, sender=sender) for each in resumed.calls[1:]
     ]

@@ -7,10 +7,12 @@ import msgspec
 
 from fairlead_common.bus.attached_files import content_of
 from fairlead_common.bus.objects import Objects
+from fairlead_common.protocol.client_tools import IMAGE_TYPES
 from fairlead_common.protocol.content import (
     AssistantBlock,
     AssistantMessage,
     ContentBlock,
+    ImageBlock,
     Message,
     TextBlock,
     ToolCallBlock,
@@ -50,6 +52,8 @@ async def imported(
             found: Message | None = _answer(message, text, entry, calls)
         elif message.role in RESULT_ROLES:
             found = _result(message, text, calls, knows_calls=knows_calls)
+            if isinstance(found, ToolResultMessage):
+                found = await _with_images(objects, found, kept)
         else:
             found = await _said(objects, message, text, kept, entry, sender)
         if found is not None:
@@ -92,6 +96,20 @@ def _result(
         return UserMessage(content=[TextBlock(text=f"[result of a tool]\n{text}")], source="system")
     outcome = text_outcome("ok", text, is_error=False)
     return ToolResultMessage(call_id=call.call_id, name=call.name, outcome=outcome)
+
+
+async def _with_images(
+    objects: Objects, result: ToolResultMessage, files: Sequence[SentFile]
+) -> ToolResultMessage:
+    images = [
+        ImageBlock(object=await objects.put(each.data), media_type=each.media_type, name=each.name)
+        for each in files
+        if each.media_type in IMAGE_TYPES
+    ]
+    if not images:
+        return result
+    content = [*result.outcome.content, *images]
+    return msgspec.structs.replace(result, outcome=msgspec.structs.replace(result.outcome, content=content))
 
 
 async def _said(

@@ -8,13 +8,16 @@ from typing import Final, NamedTuple
 
 from fairlead_common.bus.objects import Objects
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.protocol.messages import Attachment
+from fairlead_common.protocol.client_tools import ClientResult, check_images
+from fairlead_common.protocol.content import ImageBlock
+from fairlead_common.protocol.messages import MAX_TEXT_CHARS, Attachment
 from fairlead_gateway.openai_api.request import ChatMessage, Part
 
 _DATA_URL: Final = re.compile(
     r"data:(?P<type>[\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[^;,]*)*;base64,(?P<data>.*)", re.DOTALL
 )
 _UNKNOWN: Final = "application/octet-stream"
+NO_OBJECT: Final = "0" * 64  # stands for one that is not stored yet
 _KINDS: Final = {"image_url": "an image", "file": "a file", "input_audio": "an input_audio recording"}
 
 
@@ -124,6 +127,38 @@ def _decoded(field: str, text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise InvalidInputError(field, f"not base64: {error}") from error
+
+
+def result_parts(message: ChatMessage) -> tuple[str, list[SentFile]]:
+    """Text and pictures of a result of a client's tool.
+
+    Raises:
+        InvalidInputError: it has parts that no result can have, or too much of them.
+    """
+    text, files = new_parts(message)
+    try:
+        check_images([ImageBlock(object=NO_OBJECT, media_type=each.media_type) for each in files])
+    except InvalidInputError as error:
+        problem = f"the result of a tool is text and images; {error.field}: {error.problem}"
+        raise InvalidInputError("messages", problem) from None
+    if len(text) > MAX_TEXT_CHARS:
+        problem = f"at most {MAX_TEXT_CHARS} characters of a result, got {len(text)}"
+        raise InvalidInputError("messages", problem)
+    return text, files
+
+
+async def result_of(objects: Objects, message: ChatMessage, call_id: str, sender: str) -> ClientResult:
+    """What came of a call of a client's tool, from the message that brings it.
+
+    Raises:
+        InvalidInputError: see `result_parts`.
+    """
+    text, files = result_parts(message)
+    images = [
+        ImageBlock(object=await objects.put(each.data), media_type=each.media_type, name=each.name)
+        for each in files
+    ]
+    return ClientResult(call_id=call_id, text=text, images=images, sender=sender)
 
 
 async def stored(objects: Objects, file: SentFile) -> Attachment:

@@ -6,7 +6,7 @@ from fairlead_common.bus.objects import Objects
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.messages import MAX_ATTACHMENTS, MAX_TEXT_CHARS, UserInput
 from fairlead_gateway.openai_api.history import SYSTEM_ROLES, History
-from fairlead_gateway.openai_api.parts import SentFile, new_parts, stored
+from fairlead_gateway.openai_api.parts import SentFile, new_parts, result_parts, stored
 from fairlead_gateway.openai_api.request import ChatMessage
 
 # A request may end with an answer, to have it continued, or with results of tools that its program ran.
@@ -15,6 +15,18 @@ CONTINUE_ANSWER: Final = (
 )
 CONTINUE_RESULTS: Final = "Go on with the results of the tools above."
 ONLY_FILES: Final = "(see what is attached)"
+
+
+def check_sent(history: History) -> None:
+    """Refuse what could not be stored, before the request has a place in its conversation.
+
+    Raises:
+        InvalidInputError: a new message or a result of a tool has parts that are not supported.
+    """
+    for message in history.new:
+        new_parts(message)
+    for message in history.results:
+        result_parts(message)
 
 
 async def prompt_of(objects: Objects, history: History, sender: str) -> UserInput:

@@ -38,7 +38,7 @@ from fairlead_gateway.openai_api.format import ChatAnswerFormat, CompletionOptio
 from fairlead_gateway.openai_api.functions import as_old_form, with_tools
 from fairlead_gateway.openai_api.history import History
 from fairlead_gateway.openai_api.known_answers import KnownAnswers
-from fairlead_gateway.openai_api.prompt import prompt_of
+from fairlead_gateway.openai_api.prompt import check_sent, prompt_of
 from fairlead_gateway.openai_api.request import ChatRequest, check_messages
 from fairlead_gateway.openai_api.side_task import SideTask, is_side_task
 from fairlead_gateway.openai_api.stream import AcceptedRequest, Completion
@@ -71,6 +71,7 @@ async def completions(request: Request) -> Completion[AnswerPiece] | SideTask:
     progress = _wants_progress(request)
     limit_of(max_completion_tokens=body.max_completion_tokens, max_tokens=body.max_tokens)
     history = History([body.model, *_person(request, body, principal.user)], body.messages)
+    check_sent(history)
     calls = AcceptedCalls(gateway.bus)
     known = KnownAnswers(gateway.bus, gateway.config.current.gateway.openai.session_days)
     async with once(retry_is_safe=is_repeatable(request)), answering():

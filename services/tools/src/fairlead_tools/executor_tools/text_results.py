@@ -4,15 +4,10 @@ import msgspec
 
 from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol.content import ContentBlock, TextBlock, ToolOutcome
+from fairlead_common.protocol.shown_text import MAX_KEPT_BYTES, cut_text
 from fairlead_tools.executor_tools.secret import HELD
 
-MAX_TEXT_BYTES = 50_000
-MAX_TEXT_LINES = 2_000
 MAX_DETAILS_BYTES = 16_384
-MAX_KEPT_BYTES = 64 << 20
-
-_HEAD_BYTES = 20_000
-_HEAD_LINES = 800
 
 
 async def text_result(
@@ -45,21 +40,3 @@ async def text_result(
         output_bytes=len(data) if cut else None,
         details=kept,
     )
-
-
-def cut_text(text: str) -> tuple[str, bool]:
-    """The text as the model gets it, and whether something was left out of its middle."""
-    data = text.encode("utf-8", "replace")
-    lines = data.splitlines(keepends=True)
-    if len(data) <= MAX_TEXT_BYTES and len(lines) <= MAX_TEXT_LINES:
-        return data.decode(), False
-    head = _whole(b"".join(lines[:_HEAD_LINES])[:_HEAD_BYTES])
-    rest = data[len(head.encode()) :].splitlines(keepends=True)
-    tail = _whole(b"".join(rest[_HEAD_LINES - MAX_TEXT_LINES :])[_HEAD_BYTES - MAX_TEXT_BYTES :])
-    left_bytes = len(data) - len(head.encode()) - len(tail.encode())
-    return f"{head}\n[... {left_bytes} bytes left out here ...]\n{tail}", True
-
-
-def _whole(data: bytes) -> str:
-    """Without the halves of characters at its ends."""
-    return data.decode("utf-8", "ignore")

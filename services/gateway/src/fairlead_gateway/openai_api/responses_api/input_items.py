@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from fairlead_common.errors import InvalidInputError
 from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.openai_api.parts import result_parts
 from fairlead_gateway.openai_api.request import (
     CalledFunction,
     CalledTool,
@@ -30,10 +31,10 @@ _KNOWN: Final = frozenset({"message", "function_call", "item_reference", *_ANSWE
 
 
 class CallOutput(NamedTuple):
-    """What came of a call of a client's tool."""
+    """What came of a call of a client's tool; `message`: as chat completions have it."""
 
     place: InSession
-    text: str
+    message: ChatMessage
 
 
 class GivenDecision(NamedTuple):
@@ -135,7 +136,7 @@ def _message(item: InputItem) -> ChatMessage | None:
             function = CalledFunction(name=item.name or "", arguments=item.arguments)
             return ChatMessage(role="assistant", tool_calls=[CalledTool(id=item.call_id, function=function)])
         case "function_call_output":
-            return ChatMessage(role="tool", tool_call_id=item.call_id, content=_words(item.output))
+            return _result(item)
         case _:
             return None
 
@@ -163,14 +164,24 @@ def _words(content: str | Sequence[InputPart] | None) -> str:
     return "\n".join(part.text or "" for part in content if part.text)
 
 
+def _result(item: InputItem) -> ChatMessage:
+    output = item.output
+    content = output if isinstance(output, str) else [_part(part) for part in output or ()]
+    return ChatMessage(role="tool", tool_call_id=item.call_id, content=content)
+
+
 def _output(field: str, item: InputItem) -> CallOutput | None:
     """What a run waits for, if it is one of ours."""
     if item.type != "function_call_output":
         return None
-    if isinstance(item.output, list) and any(part.type != "input_text" for part in item.output):
-        raise InvalidInputError(f"{field}.output", "must be a text, or parts of the type `input_text`")
+    kinds = ("input_text", "input_image")
+    if isinstance(item.output, list) and any(part.type not in kinds for part in item.output):
+        raise InvalidInputError(f"{field}.output", f"must be a text, or parts of {' or '.join(kinds)}")
     call = parse_call_id(item.call_id or "")
-    return None if call is None else CallOutput(call, _words(item.output))
+    if call is None:
+        return None
+    result_parts(_result(item))  # refused before the request has a place
+    return CallOutput(call, _result(item))
 
 
 def _decision(field: str, item: InputItem) -> GivenDecision | None:

@@ -49,13 +49,21 @@ async def _file(gateway: Gateway, file: Attachment) -> dict[str, Any]:
     return {"type": "input_file", "filename": file.name, "file_data": url}
 
 
-async def _result(gateway: Gateway, stored: StoredResponse) -> str:
+async def _result(gateway: Gateway, stored: StoredResponse) -> str | list[dict[str, Any]]:
     subject = subjects.mail(stored.id.session, stored.id.kind, stored.id.key)
     record = await gateway.bus.last(subjects.SESSIONS, subject)
     if record is None:
         return ""
     data = await gateway.objects.unpack(record.data, record.headers)
     try:
-        return msgspec.json.decode(data, type=ClientResult).text
+        result = msgspec.json.decode(data, type=ClientResult)
     except msgspec.DecodeError:
         return ""
+    if not result.images:
+        return result.text
+    pictures = [
+        Attachment(object=each.object, name=each.name or "", media_type=each.media_type)
+        for each in result.images
+    ]
+    said: list[dict[str, Any]] = [{"type": "input_text", "text": result.text}] if result.text else []
+    return [*said, *[await _file(gateway, each) for each in pictures]]

@@ -1,9 +1,9 @@
 """What parked runs wait for, stored: results of the client's tools, and decisions about approvals."""
 
-from fairlead_common.protocol.client_tools import ClientResult
 from fairlead_common.received import Headers
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.identity.principal import Principal
+from fairlead_gateway.openai_api.parts import result_of
 from fairlead_gateway.openai_api.responses_api.input_items import CallOutput, GivenDecision
 from fairlead_gateway.sessions.approvals import DecisionBody, store_decision
 from fairlead_gateway.sessions.client_results import store_result
@@ -22,7 +22,7 @@ async def store_answer(
     """
     if isinstance(answer, CallOutput):
         session, call_id = answer.place
-        result = ClientResult(call_id=call_id, text=answer.text, sender=principal.user)
+        result = await result_of(gateway.objects, answer.message, call_id, principal.user)
         await store_result(gateway, session, result, headers)
         return
     body = DecisionBody(decision="once" if answer.approve else "deny", reason=answer.reason)
