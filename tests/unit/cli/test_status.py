@@ -3,6 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
+from fairlead.client import RequestRefusedError
 from fairlead.commands.status import status
 from tests.unit.cli.fake_gateway import fake_gateway
 
@@ -19,3 +20,12 @@ def test_what_an_executor_warns_of_stands_below_it(monkeypatch: pytest.MonkeyPat
     first = next(number for number, line in enumerate(lines) if "here/e1" in line)
     assert lines[first + 1 : first + 3] == ["    ! MCP server x: y is withheld", "    ! and more"]
     assert "here/e2" in lines[first + 3]
+
+
+@pytest.mark.parametrize(
+    ("refused", "shown"),
+    [(401, "no good (check FAIRLEAD_TOKEN)"), (403, "no good")],
+    ids=["a token that is none", "a right that is missing"],
+)
+def test_only_credentials_that_were_not_accepted_are_said_to_be_checked(refused: int, shown: str) -> None:
+    assert str(RequestRefusedError(refused, "", "no good")) == shown

@@ -29,7 +29,7 @@ class RequestRefusedError(CommandError):
     """The server refused a request."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
-        hint = " (check FAIRLEAD_TOKEN)" if status in (401, 403) and code != "sandbox_refused" else ""
+        hint = " (check FAIRLEAD_TOKEN)" if status == 401 else ""  # a 403 says which right is missing
         super().__init__(f"{message}{hint}", FAILED)
         self.status = status
         self.api_code = code
