@@ -7,7 +7,7 @@ import pytest
 
 from fairlead_agent.budget.ledger import Ledger, Ledgers, scope_of, today
 from fairlead_agent.models.interface import ModelError, TextPiece
-from fairlead_agent.projections.usage import UsageWriter
+from fairlead_agent.projections.log_reader import LogReader
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.budgets import Reservation, Settlement
@@ -115,7 +115,7 @@ async def _cut_writes(w: MemoryWorld, fault: Fault, hits: list[int]) -> None:
     """Writers of the usage whose writes are cut off one after the other."""
     for number in range(20):
         name = f"writer-{number}"
-        writer = UsageWriter(await w.server.connect(name))
+        writer = LogReader(await w.server.connect(name))
         cut = w.server.faults.add(f"$KV.{s.BUCKET_USAGE}.>", fault, client=name, after=number % 3)
         while not cut.hit.is_set():
             try:
@@ -131,7 +131,7 @@ async def test_several_writers_and_a_lost_bucket_change_nothing(w: MemoryWorld) 
     await w.agent(settings=LIMITED)
     for _ in range(5):
         await ask(w)
-    await asyncio.gather(*(UsageWriter(w.bus)._plain.take_over() for _ in range(3)))
+    await asyncio.gather(*(LogReader(w.bus)._plain.take_over() for _ in range(3)))
     first = await until_told(w, 5, PLAIN)
     await w.bus.purge(s.kv_stream(s.BUCKET_USAGE), f"$KV.{s.BUCKET_USAGE}.>")
     assert await told(w, PLAIN) == []

@@ -5,9 +5,11 @@ import asyncio
 import msgspec
 import pytest
 
-from fairlead_agent.projections.run_history import RunHistory
+from fairlead_agent.projections.log_reader import LogReader
+from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.run_history import RunRecord
+from fairlead_common.protocol.usage import POSITION, UsagePosition
 from fairlead_gateway.observability.runs import RunQuery, read_page
 from tests.support.fake_nats.faults import Fault
 from tests.support.memory_world import MemoryWorld
@@ -76,7 +78,7 @@ async def test_two_writers_and_a_lost_list_change_nothing(w: MemoryWorld) -> Non
     for session in ("a", "b", "c"):
         await w.say(session, "op=P1")
         await w.settled(session)
-    await asyncio.gather(*(RunHistory(w.bus).take_over() for _ in range(3)))
+    await asyncio.gather(*(LogReader(w.bus).take_over() for _ in range(3)))
     first = await until_listed(w, 3)
     await agent.kill()
     await w.bus.purge(s.RUN_HISTORY, s.ALL_RUNS)
@@ -131,3 +133,48 @@ async def test_pages_are_complete_and_without_repetition(w: MemoryWorld) -> None
         (RunQuery(session="nothing"), 5, lambda n: False),
     ):
         assert await all_pages(query, limit) == [f"r{n}" for n in newest_first if wanted(n)], query
+
+
+async def test_a_reader_that_died_between_runs_and_usage_counts_and_lists_each_once(w: MemoryWorld) -> None:
+    """Also when runs are listed and the usage of the same records is not, and after both were lost."""
+    agent = await w.agent()
+    for session in ("a", "b", "c"):
+        await w.say(session, "op=P1")
+        await w.settled(session)
+    runs = await until_listed(w, 3)
+    await asyncio.sleep(5)
+    await agent.kill()
+    usage = s.kv_stream(s.BUCKET_USAGE)
+
+    async def days() -> list[bytes]:
+        every = w.bus.read(usage, f"$KV.{s.BUCKET_USAGE}.>")
+        return [record.data async for record in every if not record.subject.endswith(POSITION)]
+
+    before = await days()
+    assert before
+    for stream, subject in ((usage, f"$KV.{s.BUCKET_USAGE}.>"), (s.RUN_HISTORY, s.ALL_RUNS)):
+        await w.bus.purge(stream, subject)
+        reader = LogReader(w.bus)
+        while await reader.take_over():
+            pass
+        await reader.take_over()
+        assert await listed(w) == runs
+        assert await days() == before
+
+
+async def test_runs_that_a_version_without_a_position_listed_are_gone_on_with(w: MemoryWorld) -> None:
+    agent = await w.agent()
+    for session in ("a", "b", "c"):
+        await w.say(session, "op=P1")
+        await w.settled(session)
+    runs = await until_listed(w, 3)
+    await asyncio.sleep(5)
+    await agent.kill()
+    await w.bus.purge(s.RUN_HISTORY, f"fairlead.run.{runs[-1].session}.>")
+    bucket = Bucket(w.bus, s.BUCKET_USAGE)
+    stored = await bucket.get(POSITION)
+    assert stored is not None
+    seq = msgspec.json.decode(stored.data, type=UsagePosition).seq
+    await bucket.put(POSITION, msgspec.json.encode({"seq": seq}))
+    await LogReader(w.bus).take_over()
+    assert await listed(w) == runs

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fairlead_agent.budget.ledger import today
-from fairlead_agent.projections.usage import UsageWriter
+from fairlead_agent.projections.log_reader import LogReader
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import AssistantMessage
 from fairlead_common.protocol.entries import MessageEntry
@@ -104,7 +104,7 @@ async def test_two_writers_at_once_and_a_lost_bucket_change_nothing(w: MemoryWor
     for session in sessions:
         await w.say(session, "op=P1 steps=2")
         await w.settled(session)
-    await asyncio.gather(*(UsageWriter(w.bus).take_over() for _ in range(3)))
+    await asyncio.gather(*(LogReader(w.bus).take_over() for _ in range(3)))
     await until_told(w, 9)
     first = await told(w)
     await w.bus.purge(s.kv_stream(s.BUCKET_USAGE), f"$KV.{s.BUCKET_USAGE}.>")

@@ -67,9 +67,14 @@ class DayUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsagePosition(msgspec.Struct, frozen=True, kw_only=True):
-    """Up to this record all logs are in the days."""
+    """Up to this record all logs are in the days.
+
+    Fields:
+        runs: up to this one all runs are listed, too; 0: not known.
+    """
 
     seq: int = 0
+    runs: int = 0
 
 
 class OpenCall(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,8 +14,7 @@ import structlog
 from fairlead_agent.ownership.other_owners import OtherOwners
 from fairlead_agent.projections.list_check import ListCheck
 from fairlead_agent.projections.lists import Projections
-from fairlead_agent.projections.run_history import RunHistory
-from fairlead_agent.projections.usage import UsageWriter
+from fairlead_agent.projections.log_reader import LogReader
 from fairlead_agent.session.log_replay import LogReplay
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, Lease, Leases
@@ -86,8 +85,7 @@ class Sweeper:
         self._owners = owners
         self._projections = projections
         self._list_check = ListCheck(bus, projections)
-        self._usage = UsageWriter(bus)
-        self._runs = RunHistory(bus)
+        self._logs = LogReader(bus)
         self._bucket = Bucket(bus, subjects.BUCKET_LEASES)
         self._lease: Lease | None = None
         self._position = SweepPosition()
@@ -105,8 +103,7 @@ class Sweeper:
                 if await self._leads():
                     await self._sweep()
                     await self._list_check.look()
-                    await self._usage.look()
-                    await self._runs.look()
+                    await self._logs.look()
             except FairleadError as error:
                 log.warning("sweep_failed", error=str(error))
             try:
@@ -140,7 +137,7 @@ class Sweeper:
             state.hinted_at = state.mail_at = 0.0  # another process's clock
         self._pauses.clear()  # of the sessions of an earlier position
         self._behind = True
-        self._runs.begin()
+        self._logs.begin()
         self._list_check.begin()
         return True
 

@@ -6,8 +6,11 @@ import msgspec
 
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.errors import ConflictError
+from fairlead_common.protocol.entries import Entry
 from fairlead_common.protocol.usage import DayUsage, UsageRow
+from fairlead_common.received import Record
 
+ReadRecord = tuple[Record, list[Entry]]  # with what it holds
 RowsOfRecords = list[tuple[int, UsageRow]]  # with the sequence of the record
 
 
