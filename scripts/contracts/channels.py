@@ -51,6 +51,7 @@ from fairlead_common.protocol.notices import (
 )
 from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall
 from fairlead_common.protocol.projections import ApprovalSummary, SessionSummary
+from fairlead_common.protocol.questions import CallQuestion, QuestionAnswer
 from fairlead_common.protocol.run_history import RunRecord
 from fairlead_common.protocol.usage import DayUsage
 from fairlead_common.service.live_config import DocumentInEffect
@@ -69,6 +70,7 @@ _PARAMETERS: Final = AGENT_PARAMETERS | {
     "key": "idempotency key: with the same key it is the same request",
     "approval": "id of the log entry that asked",
     "call": "id of a tool call",
+    "question": "id of a question of a call: `<attempt>-<number>`; behind it `-end`: it is taken back",
     "host": "label of a host",
     "name": "name of the timer; when it is due it becomes the notice of this name",
     "tag": "hash of the payload that the parts make up",
@@ -190,6 +192,12 @@ _MAIL: Final = (
         ClientResult,
     ),
     _mail(
+        "question",
+        s.mail("SESSION", "question", "QUESTION"),
+        "an MCP server asks a person in the middle of a call, or takes that back, create-only",
+        CallQuestion,
+    ),
+    _mail(
         "ended",
         s.mail("SESSION", "ended", "CALL"),
         "the background process that a call started has ended, create-only",
@@ -249,6 +257,14 @@ _TOOLS: Final = (
         s.tool_claim("HOST", "CALL"),
         "the right to start that call, create-only and for ever",
         ToolClaim,
+        stream=s.TOOLS,
+    ),
+    Channel(
+        "toolAnswer",
+        s.tool_answer("HOST", "CALL", "QUESTION"),
+        "what a person answered to a question that came up in that call, create-only",
+        QuestionAnswer,
+        "send",
         stream=s.TOOLS,
     ),
     Channel(

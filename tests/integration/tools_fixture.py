@@ -38,6 +38,7 @@ _OF_THE_CALL = (
     "remote",
     "outside",
     "turn_seq",
+    "question_s",
 )
 
 

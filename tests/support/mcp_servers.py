@@ -213,3 +213,66 @@ for line in sys.stdin:
     else:
         say(id=number, result={"content": [{"type": "text", "text": f"{name} was called"}]})
 """
+
+# It asks the person: in the call, as servers of the newest protocol do, or with a request of its own, as
+# those of 2025 (with OLD in its environment a client finds no other version).
+ASKING_SERVER = """
+import asyncio, os, pathlib, sys
+from typing import Annotated, Literal
+from pydantic import BaseModel, Field
+from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, ElicitationResult, MCPServer, Resolve
+
+journal = pathlib.Path(os.environ["JOURNAL"])
+def note(line):
+    with journal.open("a") as file:
+        file.write(line + "\\n")
+note(f"pid {os.getpid()}")
+server = MCPServer("asking")
+if "OLD" in os.environ:
+    import mcp.server.runner
+    mcp.server.runner._has_modern_envelope = lambda _: False
+
+class Order(BaseModel):
+    size: Literal["small", "large"] = Field(title="Size")
+    count: int = Field(ge=1, le=9, description="How many.")
+    gift: bool = False
+
+class Login(BaseModel):
+    user: str
+    password: str
+
+async def wanted(item: str) -> Elicit[Order]:
+    return Elicit(f"Which {item}?", Order)
+
+@server.tool()
+async def order(item: str, given: Annotated[ElicitationResult[Order], Resolve(wanted)]) -> str:
+    note(f"order {item}")
+    if isinstance(given, AcceptedElicitation):
+        return f"{given.data.count} {given.data.size} {item}, gift {given.data.gift}"
+    return f"no {item}: {given.action}"
+
+@server.tool()
+async def old_order(item: str, ctx: Context) -> str:
+    note(f"old_order {item}")
+    given = await ctx.elicit(f"Which {item}?", Order)
+    if given.action == "accept":
+        return f"{given.data.count} {given.data.size} {item}, gift {given.data.gift}"
+    return f"no {item}: {given.action}"
+
+@server.tool()
+async def login(ctx: Context) -> str:
+    return (await ctx.elicit("Who are you?", Login)).action
+
+@server.tool()
+async def visit(ctx: Context, url: str) -> str:
+    return (await ctx.elicit_url("Sign in there.", url, "visit-1")).action
+
+@server.tool()
+async def plain() -> str:
+    return "plain"
+
+if len(sys.argv) > 1:
+    server.run("streamable-http", port=int(sys.argv[1]))
+else:
+    server.run()
+"""

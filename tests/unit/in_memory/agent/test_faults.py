@@ -21,9 +21,16 @@ from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.entries import Entry as LogEntry
 from fairlead_common.protocol.entries import RunEndEntry
 from fairlead_common.protocol.messages import ProcessEnded, ToolCall
-from fairlead_common.service.log_formats import QUESTIONS, REQUIRES_ACTION, TOOL_LIST, WAITING_PROVIDER
+from fairlead_common.service.log_formats import (
+    CALL_QUESTIONS,
+    QUESTIONS,
+    REQUIRES_ACTION,
+    TOOL_LIST,
+    WAITING_PROVIDER,
+)
 from fairlead_common.session_log.records import ONE_ENTRY
 from tests.support.agent_world import HOST
+from tests.support.asking_executor import ORDERS, offer, open_question
 from tests.support.fake_bus import FakeServer
 from tests.support.fake_nats.faults import Fault
 from tests.support.memory_world import Agent, MemoryWorld, memory_world
@@ -38,7 +45,7 @@ FAULTS = [*Fault, None]  # None: the sender is stopped
 @pytest.fixture(autouse=True)
 def all_services_read_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists of tools are written as well, and runs are parked for their provider."""
-    written = (ONE_ENTRY, TOOL_LIST, WAITING_PROVIDER, QUESTIONS, REQUIRES_ACTION)
+    written = (ONE_ENTRY, TOOL_LIST, WAITING_PROVIDER, QUESTIONS, REQUIRES_ACTION, CALL_QUESTIONS)
     monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind in written)
 
 
@@ -74,6 +81,16 @@ async def question(w: MemoryWorld) -> list[str]:
     await w.say("a", ASKS)
     await w.decide("a", await w.approval("a"), "once", answer=["that one"])
     return await w.settled("a", 2)
+
+
+async def asked_in_call(w: MemoryWorld) -> list[str]:
+    """An MCP server asks in the middle of the call."""
+    await offer(w)
+    await w.say("a", ORDERS)
+    await w.decide("a", await open_question(w), "once", answer=['{"size":"l"}'])
+    ended = await w.settled("a")
+    assert await w.results("a") == [("ok", 'accept {"size":"l"}')]
+    return ended
 
 
 async def passed_over(w: MemoryWorld) -> list[str]:
@@ -225,6 +242,14 @@ STORIES = {
             *("run resumes", "approval", "result ok", "says done P1", "run completed"),
         ],
         0,
+    ),
+    "asked in call": Story(
+        asked_in_call,
+        [
+            *("run starts", f"user: {ORDERS}", "calls mcp__shop__order", "approval_request", "approval"),
+            *("result ok", "says done P1", "run completed"),
+        ],
+        1,
     ),
     "passed over": Story(
         passed_over,

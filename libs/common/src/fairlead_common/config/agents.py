@@ -94,6 +94,8 @@ class AgentConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
             stands for those files, `{files:*.py}` for those of them whose name fits. verify_timeout_s: of
             each. verify_rounds: how often the model is told of failures before the run fails.
         approval_timeout_s: after that an unanswered approval expires and its call is not run; 7 days.
+        question_timeout_s: so long a question of an MCP server in the middle of a call waits for a person,
+            beside the time of the call; 0: servers may ask nobody.
         client_result_timeout_s: so long a run waits for results of tools that its client runs; a day.
         tools: tool names, `group:<group>` and profiles (`minimal`, `standard`, `coding`,
             `web`, `full`); empty: `full`. `standard` leaves out what `bash` can do as well. What is rarely
@@ -142,6 +144,7 @@ class AgentConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
     verify_timeout_s: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 600
     verify_rounds: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
     approval_timeout_s: Positive = 604_800.0
+    question_timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 900.0
     client_result_timeout_s: Positive = 86_400.0
     retention_days: Days | None = None
     heartbeat: HeartbeatConfig = HeartbeatConfig()

@@ -168,6 +168,8 @@ class ApprovalRequestEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=T
         grants: what `session` and `always` would allow, in words; one that is missing is not on offer.
         tainted: the model had read what strangers wrote when it asked for this.
         group: of the tool.
+        asker: of a question that came up in a call that runs: what the answer goes to. It is not the
+            result of the call, which goes on with it.
     """
 
     call_id: str
@@ -186,13 +188,15 @@ class ApprovalRequestEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=T
     tainted: bool = False
     group: str = ""
     kind: ApprovalKind = "call"
+    asker: str = ""
 
 
 class ApprovalEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="approval"):
     """What was decided, by whom. `expired` counts as denied.
 
     Fields:
-        answer: to a question, with the decision `once`: the choices that were taken, or one text.
+        answer: to a question, with the decision `once`: the choices that were taken, or one text; the values
+            of a form as JSON.
     """
 
     approval_id: str

@@ -23,6 +23,7 @@ from fairlead_common.protocol.messages import (
     UserInput,
 )
 from fairlead_common.protocol.notices import Notice
+from fairlead_common.protocol.questions import CallQuestion
 
 INPUT_KINDS = ("prompt", "steer", "followup")
 _input = msgspec.json.Decoder(UserInput)
@@ -30,8 +31,9 @@ _abort = msgspec.json.Decoder(Abort)
 _decision = msgspec.json.Decoder(Decision)
 _result = msgspec.json.Decoder(ToolResult)
 _client_result = msgspec.json.Decoder(ClientResult)
+_question = msgspec.json.Decoder(CallQuestion)
 _ended = msgspec.json.Decoder(ProcessEnded)
-Mail = UserInput | Abort | Decision | Notice | ToolResult | ClientResult | ProcessEnded
+Mail = UserInput | Abort | Decision | Notice | ToolResult | ClientResult | CallQuestion | ProcessEnded
 
 
 def decode_mail(kind: str, key: str, payload: bytes) -> Mail:
@@ -60,6 +62,8 @@ def decode_mail(kind: str, key: str, payload: bytes) -> Mail:
                 given = _client_result.decode(payload)
                 check_images(given.images)
                 return given
+            case "question":
+                return _question.decode(payload)
             case "ended":
                 return _ended.decode(payload)
             case "notice":

@@ -199,6 +199,8 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             those of a command.
         born_seq: which session of this id asked: sequence of the record that ended the one before; 0: the
             first.
+        question_s: so long a question that comes up in the call may wait for a person, beside `timeout_s`;
+            0: no person may be asked.
         turn_seq: of a call that may change files: sequence of the log record that asks for it. The state
             before it is saved, so that it can be undone. 0: it only reads.
     """
@@ -224,6 +226,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     outside: bool = False
     born_seq: int = 0
     turn_seq: int = 0
+    question_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
 
 class InboxPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

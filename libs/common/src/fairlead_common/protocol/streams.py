@@ -69,7 +69,10 @@ STREAMS: Final[list[StreamConfigFields]] = [
     ),
     _stream(
         s.TOOLS,
-        ["fairlead.tool.*.*.request", "fairlead.tool.*.*.claim", "fairlead.tool.*.*.part.*.*"],
+        [
+            *("fairlead.tool.*.*.request", "fairlead.tool.*.*.claim", "fairlead.tool.*.*.part.*.*"),
+            "fairlead.tool.*.*.answer.*",
+        ],
         max_age=14 * _DAY,
     ),
     # Written once: executors could otherwise replace what they stored, and what others did.

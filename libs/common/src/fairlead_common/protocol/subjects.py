@@ -64,7 +64,10 @@ H_TAINTED: Final = "Fairlead-Tainted"  # "1": the session has read what stranger
 H_PROGRESS: Final = "Fairlead-Progress"  # "1" on a reply: it is progress, the result follows
 
 MAIL_KINDS: Final = frozenset(
-    {"prompt", "steer", "followup", "abort", "approval", "notice", "result", "clientresult", "ended"}
+    {
+        *("prompt", "steer", "followup", "abort", "approval", "notice", "result", "clientresult"),
+        *("question", "ended"),
+    }
 )
 
 _ACTING: Final = "as"  # of mail: `in.as.<user>.<since>.<kind>`, see `acting_mail`
@@ -248,6 +251,12 @@ def tool_part(host: str, call: str, tag: str, number: int) -> str:
     """One part of a request that is too large for a message, for the executors of that host alone."""
     check_id(tag, "tag")
     return f"fairlead.tool.{check_id(host, 'host')}.{check_id(call, 'call')}.part.{tag}.{number}"
+
+
+def tool_answer(host: str, call: str, question: str) -> str:
+    """What a person answered to a question that came up in that call; create-only."""
+    check_id(question, "question")
+    return f"fairlead.tool.{check_id(host, 'host')}.{check_id(call, 'call')}.answer.{question}"
 
 
 def output_part(host: str, name: str, number: int) -> str:

@@ -24,13 +24,14 @@ WAITING_PROVIDER: Final = "waiting_provider"
 BRANCHES: Final = "branches"  # all of `branch_entries`
 QUESTIONS: Final = "questions"  # requests for approval that are questions
 UNDO_FILES: Final = "undo_files"  # `undo_request` and `files_restored`
+CALL_QUESTIONS: Final = "call_questions"  # questions that came up in calls that run
 REQUIRES_ACTION: Final = "requires_action"  # runs that wait for results of a client's tools
 # Types of entries, and outcomes of runs, that versions before this one do not read.
 READ_ENTRIES: Final = frozenset(
     {
         *(TOOL_LIST, HOOK_DECISION, HOOK_CONTEXT, HOOK_CALLS, BUDGET_RESERVATION),
         *(WAITING_BUDGET, WAITING_PROVIDER, BRANCHES, QUESTIONS, UNDO_FILES),
-        REQUIRES_ACTION,
+        *(REQUIRES_ACTION, CALL_QUESTIONS),
     }
 )
 

@@ -18,7 +18,7 @@ DELETE: Final = "delete"  # name of the custom entry that says that the deletion
 _SMALL_BYTES: Final = 4096  # neither of both entries is larger
 
 # Mail that changes a session that is there, and begins none.
-_STRAY_KINDS: Final = frozenset({"abort", "approval", "result", "clientresult", "ended"})
+_STRAY_KINDS: Final = frozenset({"abort", "approval", "result", "clientresult", "question", "ended"})
 _STRAY_NOTICES: Final = (
     "approval-", "compact-", "delete", "edit-", "label-", "move-", "navigate-", "regenerate-", "retry",
     "undo-", "undo_compaction-", "update",

@@ -58,7 +58,7 @@ from fairlead_common.session_log.rules import (
     stays_noted,
 )
 from fairlead_common.session_log.spending import asks_for_budget
-from fairlead_common.session_log.state_fields import AwaitedReply
+from fairlead_common.session_log.state_fields import AwaitedReply, CallAnswer
 from fairlead_common.session_log.system_events import SILENT
 
 ABORT = "abort"  # name of the custom entry that asks the open run to end
@@ -122,8 +122,7 @@ class SessionState(BranchFold):
             case ApprovalRequestEntry():
                 self.approvals[entry.id] = entry
             case ApprovalEntry():
-                self.settled_approvals.add(entry.approval_id)
-                self.decisions[entry.call_id] = entry
+                self._decided(entry)
             case HookDecisionEntry() | HookContextEntry() | HookCallsEntry() | HookResultEntry():
                 self._hooked(entry, size)
             case EpochEntry():
@@ -282,6 +281,9 @@ class SessionState(BranchFold):
             status = message.outcome.status
             self.run.tools = {**self.run.tools, status: self.run.tools.get(status, 0) + 1}
         call = self.pending.pop(message.call_id, None)
+        self.call_answers = {
+            key: each for key, each in self.call_answers.items() if each.entry.call_id != message.call_id
+        }
         if call is not None:
             self.verification.note_edits(call, message.outcome)
         if (steps := plan_in(message)) is not None:
@@ -317,10 +319,17 @@ class SessionState(BranchFold):
             self.settled_approvals.add(approval_id)
             if isinstance(entry, ApprovalEntry) and asks_for_budget(request):
                 self.spending.decided(request, entry)
+            elif isinstance(entry, ApprovalEntry) and request.asker:
+                self.call_answers[request.id] = CallAnswer(request, entry)
             elif isinstance(entry, ApprovalEntry):
                 self.asked[entry.call_id] = request
                 if entry.decision in ("session", "always"):
                     self.granted.append(request)
+
+    def _decided(self, entry: ApprovalEntry) -> None:
+        self.settled_approvals.add(entry.approval_id)
+        if entry.approval_id not in self.call_answers:  # that is no decision about the call itself
+            self.decisions[entry.call_id] = entry
 
     def _drop(self, entry: DroppedEntry) -> None:
         for item in entry.items:
@@ -364,6 +373,7 @@ class SessionState(BranchFold):
             self.pending = {}
             self.decisions = {}
             self.asked = {}
+            self.call_answers = {}
 
 
 def _is_shown(entry: Entry) -> bool:

@@ -36,6 +36,13 @@ from fairlead_common.session_log.system_events import Wakes
 from fairlead_common.session_log.verification import Verification
 
 
+class CallAnswer(NamedTuple):
+    """What was decided about a question that came up in a call that runs."""
+
+    request: ApprovalRequestEntry
+    entry: ApprovalEntry
+
+
 class AwaitedReply(NamedTuple):
     """Who waits for a final answer.
 
@@ -59,6 +66,7 @@ class StateFields(Settings):
         untrusted, private, secret: it has read what strangers wrote, what is private, what is likely a
             secret. Nothing takes that back.
         asked: what was shown of the calls that are decided.
+        call_answers: by approval, what was decided about questions that came up in pending calls.
         hook_decisions: what hooks decided about the calls of the last assistant message, by call.
         has_hook_context: the last message of the conversation is one that hooks added.
         hook_chars: of all that hooks added in this run, and in those that it is the rest of.
@@ -131,6 +139,7 @@ class StateFields(Settings):
     approvals: dict[str, ApprovalRequestEntry] = field(default_factory=dict)
     decisions: dict[str, ApprovalEntry] = field(default_factory=dict)
     asked: dict[str, ApprovalRequestEntry] = field(default_factory=dict)
+    call_answers: dict[str, CallAnswer] = field(default_factory=dict)
     hook_decisions: dict[str, HookDecisionEntry] = field(default_factory=dict)
     has_hook_context: bool = False
     hook_chars: int = 0

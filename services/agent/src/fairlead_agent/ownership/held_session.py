@@ -38,6 +38,7 @@ from fairlead_agent.session.next_step import RunLimits
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.timers import drop_timers
 from fairlead_agent.session.titles import Titles
+from fairlead_agent.tools.call_questions import CallQuestions
 from fairlead_agent.tools.calls import HandOverError, ToolCalls
 from fairlead_agent.tools.catalog import Catalog
 from fairlead_agent.tools.placement import WorkspacePlaces
@@ -313,6 +314,7 @@ class HeldSession:
         shared = self._shared
         hooks = SessionHooks(shared.hooks, owner, shared.config)
         sent = SentCalls(owner, self._bus, shared.worker)
+        questions = CallQuestions(owner, self._bus, sent)
         calls = ToolCalls(
             owner,
             self._bus,
@@ -322,10 +324,10 @@ class HeldSession:
             shared.config,
             shared.grants,
             hooks,
+            questions,
         )
-        mailbox = Mailbox(
-            owner, shared.config, sent, shared.grants, shared.deletion, Actors(shared.known_users)
-        )
+        actors = Actors(shared.known_users)
+        mailbox = Mailbox(owner, shared.config, sent, shared.grants, shared.deletion, actors, questions)
         budget = Budget(owner, shared.registry, shared.ledgers)
         turn = ModelTurn(owner, shared.registry, shared.catalog, shared.places, shared.config, budget)
         compaction = Compaction(

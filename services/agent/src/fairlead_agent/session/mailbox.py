@@ -20,6 +20,7 @@ from fairlead_agent.session.notices import Notices
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.replies import Replies, reply_subject, wanted_reply
 from fairlead_agent.session.undo_mail import undo_is_off
+from fairlead_agent.tools.call_questions import CallQuestions
 from fairlead_agent.tools.client_schemas import check_schemas
 from fairlead_agent.tools.held_keys import without_keys
 from fairlead_agent.tools.questions import passes_over
@@ -35,6 +36,7 @@ from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.mail import INPUT_KINDS, Mail, decode_mail
 from fairlead_common.protocol.messages import Abort, Decision, ProcessEnded, ToolResult, UserInput
 from fairlead_common.protocol.notices import Notice
+from fairlead_common.protocol.questions import CallQuestion
 from fairlead_common.protocol.subjects import SessionSubject
 from fairlead_common.protocol.users import ADMIN
 from fairlead_common.received import Record
@@ -57,6 +59,7 @@ class Mailbox:
         grants: Grants,
         deletion: Deletion,
         actors: Actors,
+        questions: CallQuestions,
     ) -> None:
         self._owner = owner
         self._state = owner.state
@@ -66,6 +69,7 @@ class Mailbox:
         self._clients = ClientMail(owner)
         self._notices = Notices(owner, config, self._approvals, self._clients)
         self._ended = EndedProcesses(owner, config)
+        self._questions = questions
         self._deletion = deletion
         self._actors = actors
         self.replies = Replies(owner)
@@ -128,7 +132,7 @@ class Mailbox:
                 return await self._approvals.decided(subject.key, mail, record.seq)
             case Notice():
                 return await self._notice(mail, record)
-            case ToolResult() | ClientResult() | ProcessEnded():
+            case ToolResult() | ClientResult() | CallQuestion() | ProcessEnded():
                 await self._from_machine(subject.key, mail, record.seq)
                 return None
 
@@ -299,12 +303,16 @@ class Mailbox:
 
     # -- what machines say -------------------------------------------------
 
-    async def _from_machine(self, key: str, mail: ToolResult | ClientResult | ProcessEnded, seq: int) -> None:
+    async def _from_machine(
+        self, key: str, mail: ToolResult | ClientResult | CallQuestion | ProcessEnded, seq: int
+    ) -> None:
         match mail:
             case ToolResult():
                 await self._result(key, mail, seq)
             case ClientResult():
                 await self._clients.result(key, mail, seq)
+            case CallQuestion():
+                await self._questions.consume(key, mail, seq)
             case ProcessEnded():
                 await self._ended.consume(key, mail, seq)
 

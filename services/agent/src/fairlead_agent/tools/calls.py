@@ -19,6 +19,7 @@ from fairlead_agent.session.next_step import RunLimits
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.run_choices import denies_approvals
 from fairlead_agent.session.timers import set_timer
+from fairlead_agent.tools.call_questions import CallQuestions, questions_of
 from fairlead_agent.tools.catalog import Catalog, Tools
 from fairlead_agent.tools.client_calls import NOT_READ, of_client, refusal_of
 from fairlead_agent.tools.deferred_tools import LOADER
@@ -80,6 +81,7 @@ class ToolCalls:
         config: LiveConfig,
         grants: Grants,
         hooks: SessionHooks,
+        questions: CallQuestions,
     ) -> None:
         self._owner = owner
         self._state = owner.state
@@ -90,6 +92,7 @@ class ToolCalls:
         self._config = config
         self._policy = SessionPolicy(owner.state, config, grants, catalog.announced)
         self._hooks = hooks
+        self._questions = questions
         self._own = OwnCalls(owner, bus, sent)
         self.file_undo = FileUndo(owner, bus, catalog, places, config)
 
@@ -204,7 +207,9 @@ class ToolCalls:
             return await self._own.run(call, spec, profile)
         if await self._settled_as_lost(call):
             return "settled"
-        await self._sent.send(with_turn(self._policy.marked(facts), facts, self._state), facts.host)
+        request = with_turn(self._policy.marked(facts), facts, self._state)
+        question_s = await self._questions.question_s(spec.group, profile)
+        await self._sent.send(msgspec.structs.replace(request, question_s=question_s), facts.host)
         return "sent"
 
     async def _refuse(self, call: ToolCallBlock, outcome: ToolOutcome) -> Literal["sent", "settled"]:
@@ -350,6 +355,7 @@ class ToolCalls:
             self._owner.changed.clear()
             if self._owner.stopping.is_set():
                 raise HandOverError
+            await self._questions.settle()
             await self._owner.wait_for_change(CHECK_S)
             if _now() - checked >= CHECK_S:
                 checked = _now()
@@ -361,6 +367,7 @@ class ToolCalls:
         """Give up on a call that no executor takes, or whose host is lost."""
         limits = self._config.current.tools
         request, waited = self._sent.request(call.call_id), self._sent.waited_s(call.call_id)
+        asked = questions_of(self._state, call.call_id)  # each may wait for a person, beside the call's time
         host = call.host or ""
         claim = await self._sent.claim_of(call)
         if claim is None:
@@ -373,7 +380,13 @@ class ToolCalls:
             await self._sent.settle_unstarted(call, CANCELLED)
         elif waited > limits.lost_host_s and await self._catalog.is_lost(host, limits.lost_host_s):
             await self._sent.give_up(call, f"no heartbeat of host {host} for {limits.lost_host_s:.0f} s")
-        elif waited > request.timeout_s + limits.start_timeout_s + limits.lost_host_s:
+        elif (
+            waited
+            > request.timeout_s
+            + len(asked) * request.question_s
+            + limits.start_timeout_s
+            + limits.lost_host_s
+        ):
             await self._sent.give_up(call, f"no result came {waited:.0f} s after the call was sent")
 
     # -- end ---------------------------------------------------------------

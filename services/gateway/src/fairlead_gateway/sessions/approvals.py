@@ -13,7 +13,8 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.messages import Decision, DecisionKind
 from fairlead_common.protocol.projections import Approval, ApprovalSummary
-from fairlead_common.protocol.questions import MAX_ANSWER_CHARS, MAX_OPTIONS, checked_answer, question_in
+from fairlead_common.protocol.question_forms import MAX_FIELD_CHOICES, MAX_FIELDS, Value
+from fairlead_common.protocol.questions import MAX_ANSWER_CHARS, checked_answer, question_in
 from fairlead_common.received import Headers
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
@@ -29,7 +30,7 @@ class DecisionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Body of `POST /api/approvals/{id}`: a `decision`, or the `answer` to a question.
 
     Fields:
-        answer: a text, or labels of the choices that the question offers.
+        answer: a text, labels of the choices that the question offers, or the values of its form by field.
         shown_hash: of what the person saw; where it is given, another one in the list is a conflict.
     """
 
@@ -38,7 +39,8 @@ class DecisionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shown_hash: Annotated[str, msgspec.Meta(max_length=128)] | None = None
     answer: (
         Annotated[str, msgspec.Meta(max_length=MAX_ANSWER_CHARS)]
-        | Annotated[list[str], msgspec.Meta(max_length=MAX_OPTIONS)]
+        | Annotated[list[str], msgspec.Meta(max_length=MAX_FIELD_CHOICES)]
+        | Annotated[dict[str, Value], msgspec.Meta(max_length=MAX_FIELDS)]
         | None
     ) = None
 

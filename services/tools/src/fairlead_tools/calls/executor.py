@@ -33,12 +33,14 @@ from fairlead_tools.calls.claims import CallClaims, ClaimVerdict
 from fairlead_tools.calls.liveness import Liveness
 from fairlead_tools.calls.masked_stream import MaskedStream
 from fairlead_tools.calls.outputs import Outputs
+from fairlead_tools.calls.person_questions import PersonQuestions
 from fairlead_tools.calls.records import Records
 from fairlead_tools.calls.runner_calls import RunnerCalls
 from fairlead_tools.checkpoints.checkpoints import Checkpoints, with_reason
 from fairlead_tools.checkpoints.undo_tool import UndoTool
 from fairlead_tools.colocated_commands import running_here
 from fairlead_tools.config import ExecutorConfig
+from fairlead_tools.executor_tools.asking import ASKING
 from fairlead_tools.executor_tools.call_trace import CALL_TRACE
 from fairlead_tools.executor_tools.calls import ExecutorCalls
 from fairlead_tools.executor_tools.secret import HELD
@@ -114,6 +116,7 @@ class Executor:
         self._background = BackgroundWatch(bus, config, sandboxes, liveness)
         self._runner_calls = RunnerCalls(sandboxes, self._objects, self._show)
         self._executor_calls = ExecutorCalls(config.state, self._show)
+        self._questions = PersonQuestions(bus, config.host)
         self._tasks = tasks
         self._serving: dict[str, Serving] = {}
         self._in_executor: set[str] = set()  # ids of calls that run in this process
@@ -123,7 +126,7 @@ class Executor:
             subjects.TOOLS,
             subjects.tools_consumer(config.host),
             self._on_request,
-            lambda: config.capacity - len(self._serving),
+            lambda: config.capacity - len(self._serving) + self._questions.open,
         )
 
     @property
@@ -163,6 +166,7 @@ class Executor:
 
     async def _finish_executor_calls(self) -> None:
         """Wait for calls that would end with this process, until their results are written."""
+        self._questions.stop()
         waiting = {call_id: self._serving[call_id].task for call_id in self._in_executor & set(self._serving)}
         if waiting:
             await asyncio.wait(waiting.values(), timeout=DRAIN_S)
@@ -330,7 +334,12 @@ class Executor:
             outcome = text_outcome("unknown", f"{_LOST} The tool {call.name} is gone.", is_error=True)
         else:
             CALL_TRACE.set(trace)
-            outcome = await self._executor_calls.outcome(call, tool)
+            asking = self._questions.of(call)
+            ASKING.set(asking)
+            try:
+                outcome = await self._executor_calls.outcome(call, tool)
+            finally:
+                asking.end()
         await self._answer(call, outcome, trace)
         self._records.finish(call.call_id, keep=tool is None or not tool.spec.idempotent)
 

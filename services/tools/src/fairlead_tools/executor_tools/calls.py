@@ -19,6 +19,7 @@ from fairlead_common.errors import FairleadError
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.messages import ToolCall
 from fairlead_tools.calls.runner_calls import ShowOutput
+from fairlead_tools.executor_tools.call_clock import call_clock
 from fairlead_tools.executor_tools.tools import ExecutorTool, NotStartedError
 
 log = structlog.get_logger()
@@ -82,9 +83,9 @@ class ExecutorCalls:
         self, call: ToolCall, run: Callable[[], Awaitable[ToolOutcome]], *, repeatable: bool
     ) -> ToolOutcome:
         """What came of it, whatever a tool of another package raises or returns."""
-        limit = asyncio.timeout(call.timeout_s)
+        limit: asyncio.Timeout | None = None
         try:
-            async with limit:
+            async with call_clock().limit(call.timeout_s) as limit:
                 return _readable(await run())
         except NotStartedError as error:
             return text_outcome("error", f"Not started: {error}.", is_error=True)
@@ -92,7 +93,7 @@ class ExecutorCalls:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
-            if limit.expired():
+            if limit is not None and limit.expired():
                 why = f"Stopped after {call.timeout_s:g} s"
                 outcome = text_outcome("timed_out", f"{why}.", is_error=True)
             else:

@@ -27,11 +27,15 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp_types import methods
 
 from fairlead_common.config import McpServer
+from fairlead_common.protocol.questions import MAX_CALL_QUESTIONS
 from fairlead_common.service.process import VERSION
+from fairlead_tools.executor_tools.call_clock import call_clock
 from fairlead_tools.mcp_servers.catalogue import Listed
+from fairlead_tools.mcp_servers.elicitation import asking
 from fairlead_tools.mcp_servers.oauth import stored_login as stored_login
 from fairlead_tools.mcp_servers.reporting_transport import LOST, NOT_STARTED, ReportingTransport
 from fairlead_tools.mcp_servers.resources import tools_for_resources, use
+from fairlead_tools.mcp_servers.server_questions import ServerQuestions
 
 MAX_TOOLS: Final = 500
 MAX_PAGES: Final = 50
@@ -188,7 +192,7 @@ class McpSession:
         if self.closed:
             return McpCallResult("unsent", "its connection is closed")
         try:
-            async with asyncio.timeout(timeout_s):
+            async with call_clock().limit(timeout_s):
                 result = (
                     await use(self.client, kind, arguments)
                     if kind
@@ -271,12 +275,14 @@ async def open_session(
     headers: dict[str, str],
     log: Path,
     login: httpx2.Auth | None = None,
+    questions: ServerQuestions | None = None,
 ) -> AsyncIterator[McpSession]:
     """Connect, and part at the end; a server of our own is ended then.
 
     Args:
         log: where its standard error goes.
         login: what adds a token to requests to a server elsewhere.
+        questions: takes what it asks people; None: it is told that it may ask nothing.
     """
     session = McpSession()
     transport = _http(server, headers, session, login) if server.url else _stdio(server, env, log, session)
@@ -292,6 +298,8 @@ async def open_session(
     client = Client(
         transport,
         list_roots_callback=list_roots if server.roots else None,
+        elicitation_callback=asking(questions) if questions is not None else None,
+        input_required_max_rounds=MAX_CALL_QUESTIONS,
         read_timeout_seconds=None,
         message_handler=on_message,
         client_info=mcp_types.Implementation(name="fairlead", version=VERSION),

@@ -5,6 +5,7 @@ import contextlib
 import importlib
 import os
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +20,7 @@ from fairlead_tools.executor_tools.tools import ReportProgress
 from fairlead_tools.mcp_servers.catalogue import CatalogueFile, Listed, identity_of, updated
 from fairlead_tools.mcp_servers.environment import inherited, resolved
 from fairlead_tools.mcp_servers.logins import LoginFile
+from fairlead_tools.mcp_servers.server_questions import ServerQuestions
 
 if TYPE_CHECKING:
     from fairlead_tools.mcp_servers.sdk import McpCallResult, McpSession
@@ -49,6 +51,7 @@ class McpServerConnection:
         self.settings = settings
         self.file = CatalogueFile(folder, name)
         self._log = folder / f"{name}.log"
+        self._questions = ServerQuestions(name)
         self._leads = False
         self._session: McpSession | None = None
         self._wanted = asyncio.Event()
@@ -117,16 +120,13 @@ class McpServerConnection:
             self._wanted.set()
 
     async def _connected(self) -> None:
-        sdk = await _sdk()
-        env = inherited() | resolved(self.settings.env, f"tools.mcp.{self.name}.env")
-        headers = resolved(self.settings.headers, f"tools.mcp.{self.name}.headers")
-        login = login_of(sdk, self.name, self.settings, self._login)
+        opened = await self._opened()
         self._log_from = self._log.stat().st_size if self._log.exists() else 0
         late = asyncio.get_running_loop().call_later(self.settings.start_timeout_s, self._note_late)
         try:
             async with (
                 asyncio.timeout(self._connect_limit_s) as limit,
-                sdk.open_session(self.settings, env, headers, self._log, login) as session,
+                opened as session,
             ):
                 listed = await session.tools() if self._leads else None
                 late.cancel()
@@ -136,6 +136,17 @@ class McpServerConnection:
                 await self._connected_as(session)
         finally:
             late.cancel()
+
+    async def _opened(self) -> AbstractAsyncContextManager["McpSession"]:
+        """A connection, to be entered."""
+        sdk = await _sdk()
+        env = inherited() | resolved(self.settings.env, f"tools.mcp.{self.name}.env")
+        headers = resolved(self.settings.headers, f"tools.mcp.{self.name}.headers")
+        login = login_of(sdk, self.name, self.settings, self._login)
+        session: AbstractAsyncContextManager[McpSession] = sdk.open_session(
+            self.settings, env, headers, self._log, login, self._questions
+        )
+        return session
 
     async def _connected_as(self, session: "McpSession") -> None:
         self._session = session
@@ -177,6 +188,7 @@ class McpServerConnection:
             found.append(f"MCP server {self.name} cannot be reached: {self._logged}")
             if self._said:
                 found[0] += f"; it wrote (all of it is in {self._log}): {self._said}"
+        found += [self._questions.warning] if self._questions.warning else []
         catalogue = self.file.read(identity_of(self.settings))
         if catalogue is not None and (changed := catalogue.changed):
             names = ", ".join(tool.name for tool in changed[:10])
@@ -280,14 +292,32 @@ class McpServerConnection:
             McpUnreachableError: there is none; nothing was started.
         """
         end = asyncio.get_running_loop().time() + timeout_s
-        session = await self._open(min(timeout_s, self.settings.start_timeout_s))
-        self._calls += 1
+        async with contextlib.AsyncExitStack() as stack:
+            patience_s = min(timeout_s, self.settings.start_timeout_s)
+            if self._questions.is_vague and self._calls:
+                session = await self._own_session(stack, patience_s)
+            else:
+                session = await self._open(patience_s)
+                stack.enter_context(self._questions.running())
+            self._calls += 1
+            try:
+                left_s = max(0.1, end - asyncio.get_running_loop().time())
+                return await session.call(tool, arguments, call_id, timeout_s=left_s, show=show, kind=kind)
+            finally:
+                self._calls -= 1
+                self._used_at = asyncio.get_running_loop().time()
+
+    async def _own_session(self, stack: contextlib.AsyncExitStack, patience_s: float) -> "McpSession":
+        """A connection for one call alone, so that what the server asks in it is known to belong to it.
+
+        Raises:
+            McpUnreachableError: there is none.
+        """
         try:
-            left_s = max(0.1, end - asyncio.get_running_loop().time())
-            return await session.call(tool, arguments, call_id, timeout_s=left_s, show=show, kind=kind)
-        finally:
-            self._calls -= 1
-            self._used_at = asyncio.get_running_loop().time()
+            async with asyncio.timeout(patience_s):
+                return await stack.enter_async_context(await self._opened())
+        except Exception as error:
+            raise McpUnreachableError(self._reason(error)) from error
 
     async def _open(self, patience_s: float) -> "McpSession":
         failures = self._failures

@@ -161,7 +161,8 @@ export interface ApprovalDecided {
  * What was decided, by whom. `expired` counts as denied.
  *
  * Fields:
- *     answer: to a question, with the decision `once`: the choices that were taken, or one text.
+ *     answer: to a question, with the decision `once`: the choices that were taken, or one text; the values
+ *         of a form as JSON.
  */
 export interface ApprovalEntry {
   type: "approval";
@@ -204,6 +205,8 @@ export interface ApprovalList {
  *     grants: what `session` and `always` would allow, in words; one that is missing is not on offer.
  *     tainted: the model had read what strangers wrote when it asked for this.
  *     group: of the tool.
+ *     asker: of a question that came up in a call that runs: what the answer goes to. It is not the
+ *         result of the call, which goes on with it.
  */
 export interface ApprovalRequestEntry {
   type: "approval_request";
@@ -229,6 +232,7 @@ export interface ApprovalRequestEntry {
   tainted?: boolean;
   group?: string;
   kind?: "budget" | "call" | "question";
+  asker?: string;
 }
 
 /**
@@ -945,14 +949,14 @@ export interface DeadLetterSettled {
  * Body of `POST /api/approvals/{id}`: a `decision`, or the `answer` to a question.
  *
  * Fields:
- *     answer: a text, or labels of the choices that the question offers.
+ *     answer: a text, labels of the choices that the question offers, or the values of its form by field.
  *     shown_hash: of what the person saw; where it is given, another one in the list is a conflict.
  */
 export interface DecisionBody {
   decision?: ("always" | "deny" | "once" | "session") | null;
   reason?: string;
   shown_hash?: string | null;
-  answer?: string | string[] | null;
+  answer?: string | string[] | (Record<string, string | number | boolean | string[]>) | null;
 }
 
 /** A conversation whose session is being deleted. */
@@ -3065,6 +3069,7 @@ export interface StoredApprovalRequestEntry {
   tainted?: boolean;
   group?: string;
   kind?: "budget" | "call" | "question";
+  asker?: string;
   seq: number;
   index?: number;
 }

@@ -1,0 +1,223 @@
+"""What MCP servers ask people (`elicitation/create`): checked and cleaned, then put to them.
+
+Part of what knows the SDK: see `sdk.py`.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import mcp_types
+import msgspec
+from mcp.client.session import ClientRequestContext, ElicitationFnT
+
+from fairlead_common.errors import InvalidInputError
+from fairlead_common.protocol.question_forms import (
+    MAX_FIELD_CHOICES,
+    MAX_FIELDS,
+    MAX_VALUE_CHARS,
+    FieldChoice,
+    FieldKind,
+    FormField,
+    Value,
+    filled_in,
+)
+from fairlead_common.protocol.questions import MAX_OPTIONS, Option, Question, problem_of
+from fairlead_tools.executor_tools.asking import CANCELLED
+from fairlead_tools.executor_tools.schemas import described
+from fairlead_tools.executor_tools.secret import HELD
+from fairlead_tools.mcp_servers.server_questions import ServerQuestions
+
+MAX_NAME_CHARS: Final = 100
+MAX_SHOWN_CHARS: Final = 500
+OPENED: Final = "Done"  # the choice of a person who opened the page
+
+_KINDS: Final[Mapping[object, FieldKind]] = {
+    "string": "text",
+    "number": "number",
+    "integer": "integer",
+    "boolean": "boolean",
+    "array": "choices",
+}
+_FORMS: Final = frozenset({"email", "uri", "date", "date-time"})
+# Names of what must not pass through a client: servers have addresses to open for that.
+_SECRET: Final = re.compile(
+    r"(^|[^a-z])(password|passwd|passphrase|passcode|secret|credentials?|api[ _-]?key|private[ _-]?key"
+    r"|access[ _-]?key|(access|auth|api|bearer|refresh)[ _-]?token|token|pin|cvv|cvc|otp"
+    r"|(credit[ _-]?)?card[ _-]?number)([^a-z]|$)"
+)
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+class RefusedQuestionError(ValueError):
+    """No person is asked this; the text says why."""
+
+
+def asking(questions: ServerQuestions) -> ElicitationFnT:
+    """What answers a server's questions, with the words of a person."""
+
+    async def elicit(
+        context: ClientRequestContext,  # noqa: ARG001 - it names no call
+        params: mcp_types.ElicitRequestParams,
+    ) -> mcp_types.ElicitResult:
+        try:
+            question = question_of(questions.name, params)
+        except RefusedQuestionError as error:
+            questions.refuse(str(error))
+            return mcp_types.ElicitResult(action="decline")
+        call = questions.asking()
+        answer = CANCELLED if call is None else await call.ask(question)
+        if answer.action != "accept":
+            return mcp_types.ElicitResult(action=answer.action)
+        if question.url:
+            return mcp_types.ElicitResult(action="accept")
+        try:
+            values: dict[str, Any] = dict(filled_in(question.fields, answer.values))
+        except InvalidInputError:
+            return mcp_types.ElicitResult(action="cancel")
+        return mcp_types.ElicitResult(action="accept", content=values)
+
+    return elicit
+
+
+def question_of(server: str, params: mcp_types.ElicitRequestParams) -> Question:
+    """The question as people are shown it.
+
+    Raises:
+        RefusedQuestionError: it is none that may be put to them.
+    """
+    message = HELD.text(described(params.message)) or "(no words)"
+    if isinstance(params, mcp_types.ElicitRequestURLParams):
+        options = [Option(OPENED, "You opened the page and did what it asks for.")]
+        question = Question(message, options, server=server, url=params.url)
+    else:
+        fields = fields_of(params.requested_schema)
+        multiple = len(fields) == 1 and fields[0].kind == "choices"
+        question = Question(message, options_of(fields), multiple, server, fields)
+    if problem := problem_of(question):
+        raise RefusedQuestionError(problem)
+    return question
+
+
+def fields_of(schema: Mapping[str, Any]) -> list[FormField]:
+    """The fields of a form.
+
+    Raises:
+        RefusedQuestionError: it has others than the protocol allows, or asks for a secret.
+    """
+    given = schema.get("properties") or {}
+    required = schema.get("required") or []
+    if not isinstance(given, Mapping) or not isinstance(required, list):
+        raise RefusedQuestionError("its form is no schema of an object")
+    if len(given) > MAX_FIELDS:
+        raise RefusedQuestionError(f"its form has {len(given)} fields; at most {MAX_FIELDS}")
+    return [_field(str(name), each, name in required) for name, each in given.items()]
+
+
+def options_of(fields: list[FormField]) -> list[Option]:
+    """The choices of a form of one field, for those who see no forms; none if it takes other words."""
+    if not fields:
+        return [Option("OK")]
+    if len(fields) > 1:
+        return []
+    if fields[0].kind == "boolean":
+        return [Option("Yes"), Option("No")]
+    choices = fields[0].choices
+    labels = [choice.shown for choice in choices]
+    fits = len(choices) <= MAX_OPTIONS and len(set(labels)) == len(labels)
+    return [Option(label) for label in labels] if fits else []
+
+
+def _field(name: str, given: object, required: bool) -> FormField:
+    if not isinstance(given, Mapping):
+        raise RefusedQuestionError(f"field {_shown(name)!r} is no schema")
+    if not name or len(name) > MAX_NAME_CHARS or not name.isprintable():
+        raise RefusedQuestionError(f"field {_shown(name)!r}: its name must have 1 to 100 visible characters")
+    title = _words(given.get("title"))
+    if given.get("format") == "password" or given.get("writeOnly") is True or _is_secret(name, title):
+        raise RefusedQuestionError(f"field {_shown(name)!r} is a secret, which servers must not ask for here")
+    kind = _KINDS.get(given.get("type"))
+    if kind is None:
+        raise RefusedQuestionError(f"field {_shown(name)!r} has the type {str(given.get('type'))[:40]!r}")
+    choices = _choices(name, given.get("items") if kind == "choices" else given)
+    if choices and kind == "text":
+        kind = "choice"
+    if kind == "choices" and not choices:
+        raise RefusedQuestionError(f"field {_shown(name)!r} is a list without choices")
+    least, most = _LIMITS[kind]
+    field = FormField(
+        name=name,
+        kind=kind,
+        title=title,
+        description=_words(given.get("description")),
+        required=required,
+        choices=choices if kind in ("choice", "choices") else [],
+        least=_number(given.get(least)),
+        most=_number(given.get(most)),
+        form=str(given["format"]) if kind == "text" and given.get("format") in _FORMS else "",
+    )
+    return msgspec.structs.replace(field, default=_default(field, given.get("default")))
+
+
+_LIMITS: Final[Mapping[FieldKind, tuple[str, str]]] = {
+    "text": ("minLength", "maxLength"),
+    "number": ("minimum", "maximum"),
+    "integer": ("minimum", "maximum"),
+    "choices": ("minItems", "maxItems"),
+    "choice": ("", ""),
+    "boolean": ("", ""),
+}
+
+
+def _choices(name: str, given: object) -> list[FieldChoice]:
+    if not isinstance(given, Mapping):
+        return []
+    titled = given.get("oneOf") or given.get("anyOf")
+    if isinstance(titled, list):
+        pairs = [(each.get("const"), each.get("title")) for each in titled if isinstance(each, Mapping)]
+    else:
+        values = given.get("enum")
+        values = values if isinstance(values, list) else []
+        names = given.get("enumNames")
+        names = names if isinstance(names, list) and len(names) == len(values) else [None] * len(values)
+        pairs = list(zip(values, names, strict=True))
+    if len(pairs) > MAX_FIELD_CHOICES:
+        raise RefusedQuestionError(
+            f"field {_shown(name)!r} has {len(pairs)} choices; at most {MAX_FIELD_CHOICES}"
+        )
+    if any(not isinstance(value, str) or len(value) > MAX_VALUE_CHARS for value, _ in pairs):
+        raise RefusedQuestionError(f"field {_shown(name)!r} has a choice that is no text")
+    found = [FieldChoice(str(value), _words(title)) for value, title in pairs]
+    # What is sent must be what is seen.
+    return [
+        each
+        if each.title or _words(each.value) == each.value
+        else FieldChoice(each.value, repr(each.value)[:100])
+        for each in found
+    ]
+
+
+def _default(field: FormField, given: object) -> Value | None:
+    """What it proposes, if that is a value that it takes."""
+    if given is None:
+        return None
+    try:
+        return filled_in([field], {field.name: given}).get(field.name)
+    except InvalidInputError:
+        return None
+
+
+def _number(given: object) -> float | None:
+    return float(given) if isinstance(given, int | float) and not isinstance(given, bool) else None
+
+
+def _is_secret(name: str, title: str) -> bool:
+    return any(_SECRET.search(_CAMEL.sub("_", each).lower()) is not None for each in (name, title))
+
+
+def _words(given: object) -> str:
+    return HELD.text(described(given))[:MAX_SHOWN_CHARS] if isinstance(given, str) else ""
+
+
+def _shown(name: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in name[:MAX_NAME_CHARS])
