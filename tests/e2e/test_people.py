@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.e2e import test_web
 from tests.e2e.tab import Tab
@@ -218,3 +218,228 @@ def test_a_session_is_shared_in_a_dialog_and_lists_tell_whose_they_are(
     tab.page.get_by_role("radio", name="Only these users").check()
     expect(tab.page.locator("datalist option")).to_have_count(len(people))
     tab.shoot("admin")
+
+
+def in_menu(tab: Tab, menu: str, item: str) -> None:
+    tab.choose_item(f"Actions for {menu}", item)
+
+
+def test_people_are_added_invited_changed_disabled_and_removed(
+    up: FairleadUp, new_tab: NewTab, people: dict[str, str]
+) -> None:
+    assert people
+    tab = new_tab()
+    tab.go("/settings/people")
+    users = tab.page.get_by_role("list", name="Users")
+    expect(users.get_by_role("listitem").filter(has_text="The owner of the installation")).to_be_visible()
+    tab.page.get_by_role("button", name="Add a user").click()
+    form = tab.page.get_by_role("dialog", name="Add a user")
+    form.get_by_label("Name").fill("Nora!")
+    expect(form.get_by_text("Small letters, digits")).to_be_visible()
+    expect(form.get_by_role("button", name="Add")).to_be_disabled()
+    form.get_by_label("Name").fill("nora")
+    form.get_by_role("radio", name="operator").check()
+    tab.shoot("add")
+    form.get_by_role("button", name="Add").click()
+
+    invite = tab.page.get_by_role("dialog", name="Invite nora")
+    expect(invite.get_by_role("img", name="QR code of the link")).to_be_visible()
+    expect(invite).to_contain_text("127.0.0.1 is this machine alone")
+    link = invite.get_by_label("Link", exact=True).input_value()
+    assert invite.get_by_label("Code", exact=True).input_value() in link
+    if AXE.exists():
+        assert violations(tab) == []
+    tab.shoot("invite")
+    tab.page.keyboard.press("Escape")
+    nora = new_tab(stranger=True, **PHONE)
+    nora.go(link.removeprefix(up.base_url))
+    expect(nora.composer).to_be_visible()
+    assert "page=" not in nora.page.url
+    assert "flp_" not in nora.page.url
+    nora.go("/settings")
+    expect(nora.page.get_by_role("heading", name="My access")).to_be_visible()
+    expect(nora.page.get_by_role("link", name="People")).to_have_count(0)
+    expect(nora.page.get_by_role("button", name="Pair a device")).to_have_count(0)
+    nora.go("/settings/audit")
+    expect(nora.page.get_by_role("alert")).to_contain_text("for administrators")
+    assert not has_sideways_scrolling(nora)
+
+    row = users.get_by_role("listitem").filter(has_text="nora")
+    nora.go("/")
+    expect(nora.composer).to_be_visible()
+    row.get_by_label("Role of nora").select_option("viewer")
+    expect(nora.page.get_by_role("heading", name="Sessions that are shared with you")).to_be_visible()
+    expect(nora.composer).to_have_count(0)
+    in_menu(tab, "nora", "Set a password")
+    form = tab.page.get_by_role("dialog", name="Set a password for nora")
+    form.get_by_label("New password", exact=True).fill("short")
+    form.get_by_label("New password again").fill("shorter")
+    expect(form).to_contain_text("It is not the same")
+    form.get_by_label("New password again").fill("short")
+    tab.expect_trouble("400")
+    form.get_by_role("button", name="Set it").click()
+    expect(form.get_by_role("alert")).to_contain_text("12")
+    nora.expect_trouble("401")
+    for label in ("New password", "New password again"):
+        form.get_by_label(label, exact=True).fill("seven wooden boats at noon")
+    form.get_by_role("button", name="Set it").click()
+    expect(row).to_contain_text("logs in with a password")
+    expect(nora.page.get_by_role("heading", name="Sign in to Fairlead")).to_be_visible()
+    tab.shoot("people")
+    phone = new_tab(**PHONE)
+    phone.go("/settings/people")
+    expect(phone.page.get_by_label("Role of nora")).to_be_visible()
+    assert not has_sideways_scrolling(phone)
+    phone.shoot("phone")
+
+    in_menu(tab, "nora", "Disable")
+    tab.page.get_by_role("dialog", name="Disable nora?").get_by_role("button", name="Disable").click()
+    expect(row).to_contain_text("disabled")
+    in_menu(tab, "nora", "Remove")
+    tab.page.get_by_role("dialog", name="Remove nora?").get_by_role("button", name="Remove").click()
+    expect(row).to_have_count(0)
+    tab.page.get_by_role("button", name="Add a user").click()
+    form = tab.page.get_by_role("dialog", name="Add a user")
+    form.get_by_label("Name").fill("nora")
+    tab.expect_trouble("409")
+    form.get_by_role("button", name="Add").click()
+    expect(form.get_by_role("checkbox", name="It is the same person")).to_be_visible()
+
+
+def test_a_token_is_made_shown_once_and_revoked(up: FairleadUp, as_user: NewTab) -> None:
+    olga = as_user("olga")
+    olga.go("/settings/access")
+    expect(olga.page.get_by_role("button", name="Pair a device")).to_have_count(0)
+    olga.page.get_by_role("button", name="Create a token").click()
+    form = olga.page.get_by_role("dialog", name="Create a token")
+    expect(form.get_by_role("checkbox")).to_have_count(2)  # no more than her own rights
+    expect(form.get_by_role("checkbox", name="read")).to_be_checked()
+    form.get_by_label("Name").fill("<b>ci</b>")
+    form.get_by_label("Expires in").select_option("7 days")
+    olga.shoot("form")
+    form.get_by_role("button", name="Create").click()
+    shown = olga.page.get_by_role("dialog", name="Your new token")
+    token = shown.get_by_label("Token", exact=True).input_value()
+    if AXE.exists():
+        assert violations(olga) == []
+    olga.shoot("shown")
+    status, who = up.call("GET", "/api/me", headers={"Authorization": f"Bearer {token}"})
+    assert (status, who["scopes"]) == (200, ["read"])
+    shown.get_by_role("button", name="Copy: Token").click()
+    expect(shown.get_by_role("status")).to_have_text(re.compile("^(Copied|Selected)"))
+    shown.get_by_role("button", name="Done").click()
+    kept = olga.page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}])")
+    assert token not in olga.page.content() + kept
+    tokens = olga.page.get_by_role("list", name="Tokens")
+    row = tokens.get_by_role("listitem").filter(has_text="<b>ci</b>")
+    expect(row).to_contain_text("Expires")
+    olga.page.get_by_role("button", name="Revoke <b>ci</b>").click()
+    olga.page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    expect(row).to_have_count(0)
+    status, _ = up.call("GET", "/api/me", headers={"Authorization": f"Bearer {token}"})
+    assert status == 401
+
+
+def test_runs_lead_to_their_place_and_the_audit_log_is_searched(
+    up: FairleadUp, new_tab: NewTab, people: dict[str, str]
+) -> None:
+    assert people
+    session = up.session(title="Many runs")
+    up.ask("op=R1", session=session)
+    up.ask("op=R2 fail=400x1", session=session)
+    tab = new_tab()
+    tab.go("/runs")
+    runs = tab.page.get_by_role("list", name="Runs").get_by_role("listitem")
+    tab.page.get_by_label("Outcome").select_option("failed")
+    failed = runs.filter(has_text="Many runs")
+    expect(failed).to_have_count(1)  # the list is some seconds behind the logs
+    expect(failed).to_contain_text("admin")
+    if AXE.exists():
+        assert violations(tab) == []
+    tab.shoot("failed")
+    failed.get_by_role("link").click()
+    expect(tab.page.locator("[data-shown]")).to_contain_text("R2")
+    assert tab.page.url.endswith(f"/s/{session}")
+    phone = new_tab(**PHONE)
+    phone.go("/runs")
+    expect(phone.page.get_by_role("list", name="Runs")).to_be_visible()
+    assert not has_sideways_scrolling(phone)
+    phone.shoot("phone")
+
+    tab.go("/settings/audit")
+    entries = tab.page.get_by_role("list", name="Audit log").get_by_role("listitem")
+    tab.page.get_by_label("Session id").fill(session)
+    expect(entries.first).to_contain_text(session)
+    tab.page.get_by_label("What").select_option("Prompts")
+    expect(entries).to_have_count(2)
+    tab.page.get_by_label("User").fill("nobody-of-this-name")
+    expect(tab.page.get_by_text("Nothing of this kind is in the log.")).to_be_visible()
+    tab.page.get_by_label("User").fill("")
+    expect(entries).to_have_count(2)
+    tab.page.get_by_role("button", name="Verify the chain").click()
+    expect(tab.page.get_by_text("each names the one before")).to_be_visible()
+    tab.shoot("audit")
+    phone.go("/settings/audit")
+    expect(phone.page.get_by_role("list", name="Audit log")).to_be_visible()
+    assert not has_sideways_scrolling(phone)
+    phone.shoot("audit-phone")
+    tab.go("/settings/storage")
+    expect(tab.page.get_by_role("row", name=re.compile("^SESSIONS"))).to_be_visible()
+    tab.shoot("storage")
+
+
+def test_dead_letters_are_shown_put_back_and_discarded_after_a_question(tab: Tab) -> None:
+    letter = {"at": 1_790_000_000_000, "seq": 1, "session": "s1", "payload": None}
+    letters: list[Json] = [
+        {**letter, "id": 2, "origin": "sessions", "subject": "a.b", "reason": "<img src=x>", "no_retry": ""},
+        {**letter, "id": 1, "origin": "tools", "subject": "c", "reason": "r", "no_retry": "ask again"},
+    ]
+    asked: list[str] = []
+
+    def answer(route: Route) -> None:
+        path = route.request.url.partition("/api/dead")[2]
+        if route.request.method == "POST":
+            asked.append(path)
+            letters[:] = [each for each in letters if not path.startswith(f"/{each['id']}/")]
+        body = {**letters[0], "payload": "<script>"} if path == "/2" else {"letters": letters, "next": None}
+        route.fulfill(json=body)
+
+    tab.page.route("**/api/dead**", answer)
+    tab.go("/settings/dead")
+    rows = tab.page.get_by_role("list", name="Dead letters").get_by_role("listitem")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(1)).to_contain_text("It cannot be put back: ask again")
+    expect(rows.nth(1).get_by_role("button", name="Put back")).to_have_count(0)
+    rows.nth(0).get_by_role("button", name="Show the message").click()
+    expect(rows.nth(0)).to_contain_text("<script>")
+    tab.shoot("letters")
+    rows.nth(0).get_by_role("button", name="Put back").click()
+    tab.page.get_by_role("dialog", name="Put it back?").get_by_role("button", name="Cancel").click()
+    assert asked == []
+    rows.nth(0).get_by_role("button", name="Put back").click()
+    tab.page.get_by_role("dialog", name="Put it back?").get_by_role("button", name="Put back").click()
+    expect(rows).to_have_count(1)
+    rows.nth(0).get_by_role("button", name="Discard").click()
+    tab.page.get_by_role("dialog", name="Discard it?").get_by_role("button", name="Discard").click()
+    expect(tab.page.get_by_text("There are none")).to_be_visible()
+    assert asked == ["/2/retry", "/1/discard"]
+
+
+def test_a_job_says_what_becomes_of_calls_that_need_an_approval(up: FairleadUp, tab: Tab) -> None:
+    tab.go("/schedules")
+    tab.page.get_by_role("button", name="New job").click()
+    form = tab.page.get_by_role("dialog")
+    form.get_by_role("textbox", name="Task").fill("look around")
+    form.get_by_label("Name").fill("unattended")
+    form.get_by_label("When a call needs an approval").select_option("Deny it, and go on without")
+    form.get_by_role("button", name="Add").click()
+    expect(form).to_have_count(0)
+    (job,) = [one for one in up.api("GET", "/api/cron/jobs")["jobs"] if one["name"] == "unattended"]
+    assert job["payload"]["onApproval"] == "deny"
+    in_menu(tab, "unattended", "Edit")
+    choice = form.get_by_label("When a call needs an approval")
+    expect(choice).to_have_value("deny")
+    choice.select_option("As its agent has it")
+    form.get_by_role("button", name="Save").click()
+    expect(form).to_have_count(0)
+    assert up.api("GET", f"/api/cron/jobs/{job['id']}")["job"]["payload"].get("onApproval") is None

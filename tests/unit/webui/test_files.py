@@ -68,6 +68,8 @@ def test_a_known_tag_is_answered_with_not_modified_and_no_body(files: Files) -> 
         "/executors",
         "/usage",
         "/settings",
+        "/settings/people",
+        "/runs",
     ],
 )
 def test_routes_of_the_application_get_its_page_which_is_asked_for_each_time(files: Files, path: str) -> None:
@@ -77,7 +79,10 @@ def test_routes_of_the_application_get_its_page_which_is_asked_for_each_time(fil
     assert reply.headers["cache-control"] == "no-cache"
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/docs", "/redoc", "/s/", "/s/a/b", "/admin", "/healthz2"])
+@pytest.mark.parametrize(
+    "path",
+    ["/metrics", "/docs", "/redoc", "/s/", "/s/a/b", "/admin", "/healthz2", "/settings/a/b", "/runs/x"],
+)
 def test_an_address_that_is_none_of_the_application_is_not_there(files: Files, path: str) -> None:
     reply = ask(files, path)
     assert reply.headers["status"] == "404"

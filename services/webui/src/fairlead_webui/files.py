@@ -31,7 +31,7 @@ _REVALIDATE: Final = "no-cache"
 
 # The application's own routes, as its `routes.tsx` has them. Whatever else is asked for is absent: a program
 # (a scraper of `/metrics`) sees it by the status, a person by what the application shows.
-_PAGES: Final = "login|approvals|schedules|executors|usage|settings"
+_PAGES: Final = "login|approvals|schedules|executors|runs|usage|settings(/[a-z]+)?"
 _ROUTES: Final = re.compile(rf"/?|/(?:{_PAGES}|s/[A-Za-z0-9_-]{{1,64}})/?")
 
 _NOT_BUILT: Final = b"""<!doctype html><html lang="en">

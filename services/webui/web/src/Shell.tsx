@@ -20,6 +20,7 @@ const Approvals = lazy(() => import("./approvals/Approvals").then((m) => ({ defa
 const Schedules = lazy(() => import("./schedules/Schedules").then((m) => ({ default: m.Schedules })));
 const Executors = lazy(() => import("./executors/Executors").then((m) => ({ default: m.Executors })));
 const Usage = lazy(() => import("./usage/Usage").then((m) => ({ default: m.Usage })));
+const Runs = lazy(() => import("./runs/Runs").then((m) => ({ default: m.Runs })));
 const Settings = lazy(() => import("./settings/Settings").then((m) => ({ default: m.Settings })));
 const SessionSettings = lazy(() => import("./sessions/SessionSettings").then((m) => ({ default: m.SessionSettings })));
 const ShareSession = lazy(() => import("./sessions/ShareSession").then((m) => ({ default: m.ShareSession })));
@@ -65,7 +66,8 @@ export function Shell() {
             {route.page === "schedules" && <Schedules onMenu={() => setDrawer(true)} />}
             {route.page === "executors" && <Executors onMenu={() => setDrawer(true)} />}
             {route.page === "usage" && <Usage onMenu={() => setDrawer(true)} />}
-            {route.page === "settings" && <Settings onMenu={() => setDrawer(true)} />}
+            {route.page === "runs" && <Runs onMenu={() => setDrawer(true)} />}
+            {route.page === "settings" && <Settings section={route.section} onMenu={() => setDrawer(true)} />}
             {route.page === "unknown" && <Unknown onMenu={() => setDrawer(true)} />}
           </Suspense>
         </Guard>

@@ -8,7 +8,8 @@ export type Route =
   | { page: "schedules" }
   | { page: "executors" }
   | { page: "usage" }
-  | { page: "settings" }
+  | { page: "runs" }
+  | { page: "settings"; section: string }
   | { page: "unknown" };
 
 /** The page that an address names. */
@@ -18,7 +19,10 @@ export function toRoute(path: string): Route {
   if (path === "/schedules") return { page: "schedules" };
   if (path === "/executors") return { page: "executors" };
   if (path === "/usage") return { page: "usage" };
-  if (path === "/settings") return { page: "settings" };
+  if (path === "/runs") return { page: "runs" };
+  if (path === "/settings") return { page: "settings", section: "" };
+  const section = /^\/settings\/([a-z]+)$/.exec(path)?.[1];
+  if (section) return { page: "settings", section };
   const session = /^\/s\/([A-Za-z0-9_-]{1,64})$/.exec(path)?.[1];
   return session ? { page: "session", id: session } : { page: "unknown" };
 }
@@ -27,9 +31,9 @@ const address = createStore(location.pathname);
 window.addEventListener("popstate", () => address.set(() => location.pathname));
 
 export function navigate(path: string, { replace = false } = {}): void {
-  if (path === location.pathname) return;
+  if (path === location.pathname + location.hash) return;
   history[replace ? "replaceState" : "pushState"](null, "", path);
-  address.set(() => path);
+  address.set(() => location.pathname);
 }
 
 export function useRoute(): Route {

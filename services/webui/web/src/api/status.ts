@@ -9,6 +9,9 @@ export type ServiceInstance = Pick<wire.ServiceInstance, "name" | "id"> & Partia
 export interface StatusReport {
   services: ServiceInstance[];
   executors: wire.ExecutorInfo[];
+  store?: wire.StoreState | null;
+  streams?: Record<string, number>;
+  backup?: wire.BackupState | null;
 }
 
 /** Services and executors as NATS reports them. It takes the gateway half a second to hear them all. */

@@ -24,6 +24,7 @@ import { PlanBar } from "./Plan";
 import { QueueChips } from "./QueueChips";
 import { ReadOnly } from "./ReadOnly";
 import styles from "./SessionPage.module.css";
+import { usePlace } from "./usePlace";
 import { useStop } from "./useStop";
 
 /** One session: header, conversation, composer. Each listens to what it draws and to nothing else. */
@@ -42,6 +43,7 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
   const [fresh] = useState(() => sessionList.get().loaded && !isAsking(id));
   const focus = fresh || (phase === "ready" && status !== "waiting_approval");
 
+  usePlace(session, phase === "ready");
   const busy = status === "running" || status === "waiting_provider" || status === "requires_action";
   const rights = useRights(session);
   const begins = useMay("write");

@@ -105,6 +105,14 @@ export function Palette({ route, onClose }: { route: Route; onClose: () => void 
   );
 }
 
+const FOR_ADMINS: readonly Choice[] = [
+  { id: "application-settings", label: "Settings: credentials", hint: "", act: () => navigate("/settings") },
+  { id: "people", label: "Settings: people", hint: "", act: () => navigate("/settings/people") },
+  { id: "audit", label: "Audit log", hint: "", act: () => navigate("/settings/audit") },
+  { id: "dead", label: "Dead letters", hint: "", act: () => navigate("/settings/dead") },
+  { id: "storage", label: "Storage", hint: "", act: () => navigate("/settings/storage") },
+];
+
 function actionsFor(who: Me | null, route: Route, here: Session | undefined): Choice[] {
   const actions: Choice[] = [
     ...(may(who, "write") ? [{ id: "new", label: "New chat", hint: "Ctrl Shift O", act: () => navigate("/") }] : []),
@@ -112,12 +120,9 @@ function actionsFor(who: Me | null, route: Route, here: Session | undefined): Ch
     { id: "schedules", label: "Schedules", hint: "", act: () => navigate("/schedules") },
     { id: "executors", label: "Executors", hint: "", act: () => navigate("/executors") },
     { id: "usage", label: "Usage and cost", hint: "", act: () => navigate("/usage") },
-    {
-      id: "application-settings",
-      label: isAdmin(who) ? "Settings: credentials" : "Settings",
-      hint: "",
-      act: () => navigate("/settings"),
-    },
+    { id: "runs", label: "Runs", hint: "", act: () => navigate("/runs") },
+    { id: "my-access", label: "Settings: my access and tokens", hint: "", act: () => navigate("/settings/access") },
+    ...(isAdmin(who) ? FOR_ADMINS : []),
   ];
   const rights = rightsTo(who, here ?? {});
   if (route.page === "session" && rights.write) {

@@ -157,6 +157,19 @@ export function JobEditor({ job, onClose, onSaved }: { job: Job | null; onClose:
           )}
           {turn ? "Deliver the answer to the session that was used last" : "Start a turn at once"}
         </label>
+        {turn && (
+          <label>
+            When a call needs an approval
+            <select
+              value={draft.onApproval}
+              onChange={(event) => set({ onApproval: event.target.value as Draft["onApproval"] })}
+            >
+              <option value="">As its agent has it</option>
+              <option value="ask">Ask, and wait for an answer</option>
+              <option value="deny">Deny it, and go on without</option>
+            </select>
+          </label>
+        )}
         <div className={styles.preview} role="status">
           {understood.problem && <p className={styles.bad}>{understood.problem}</p>}
           {understood.preview && (

@@ -7,7 +7,17 @@ export type Schedule =
 
 export type Payload =
   | { kind: "systemEvent"; text: string }
-  | { kind: "agentTurn"; message: string; agent?: string; model?: string; deliver?: boolean };
+  | {
+      kind: "agentTurn";
+      message: string;
+      agent?: string;
+      model?: string;
+      deliver?: boolean;
+      onApproval?: OnApproval | null;
+    };
+
+/** What becomes of calls that need an approval while a job runs, and perhaps nobody is there. */
+export type OnApproval = "ask" | "deny";
 
 export interface Job {
   id: string;
@@ -91,6 +101,8 @@ export interface Draft {
   agent: string;
   wakeNow: boolean;
   deliver: boolean;
+  /** Empty: as its agent has it. */
+  onApproval: OnApproval | "";
 }
 
 export const EXAMPLES: Readonly<Partial<Record<When, string>>> = {
@@ -112,6 +124,7 @@ export function emptyDraft(tz: string): Draft {
     agent: "main",
     wakeNow: true,
     deliver: false,
+    onApproval: "",
   };
 }
 
@@ -135,6 +148,7 @@ export function draftOf(job: Job, tz: string): Draft {
     agent: payload.kind === "agentTurn" ? (payload.agent ?? "main") : "main",
     wakeNow: job.wakeMode === "now",
     deliver: payload.kind === "agentTurn" && payload.deliver === true,
+    onApproval: payload.kind === "agentTurn" ? (payload.onApproval ?? "") : "",
   };
 }
 
@@ -176,7 +190,13 @@ export function jobOf(draft: Draft): Record<string, unknown> {
     sessionTarget: turn ? "isolated" : "main",
     wakeMode: turn || draft.wakeNow ? "now" : "next-heartbeat",
     payload: turn
-      ? { kind: "agentTurn", message: draft.message, agent: draft.agent, deliver: draft.deliver }
+      ? {
+          kind: "agentTurn",
+          message: draft.message,
+          agent: draft.agent,
+          deliver: draft.deliver,
+          onApproval: draft.onApproval || null,
+        }
       : { kind: "systemEvent", text: draft.message },
   };
 }

@@ -32,6 +32,7 @@ const COMMAND = /Mac|iPhone|iPad/.test(navigator.userAgent) ? "⌘" : "Ctrl";
 const PAGES = [
   { page: "schedules", icon: "clock", name: "Schedules" },
   { page: "executors", icon: "server", name: "Executors" },
+  { page: "runs", icon: "list", name: "Runs" },
   { page: "usage", icon: "chart", name: "Usage" },
   { page: "settings", icon: "sliders", name: "Settings" },
 ] as const;

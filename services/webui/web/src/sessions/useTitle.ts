@@ -15,6 +15,7 @@ export function useTitle(route: Route): void {
     if (route.page === "schedules") return "Schedules";
     if (route.page === "executors") return "Executors";
     if (route.page === "usage") return "Usage";
+    if (route.page === "runs") return "Runs";
     if (route.page === "settings") return "Settings";
     const session = route.page === "session" ? list.sessions.find((s) => s.id === route.id) : undefined;
     return session ? nameOf(session) : null;

@@ -1,0 +1,22 @@
+import { expect, it } from "vitest";
+import { callsOf, isBad, labelOf, placeOf, positionIn } from "./outcomes";
+
+it("an outcome has words, and one of a newer server is shown as it is", () => {
+  expect(labelOf("aborted")).toBe("stopped");
+  expect(labelOf("something_new")).toBe("something new");
+  expect(isBad("failed")).toBe(true);
+  expect(isBad("something_new")).toBe(false);
+});
+
+it("calls are counted, and those named that did not go well", () => {
+  expect(callsOf({})).toBe("");
+  expect(callsOf({ tools: { ok: 1 } })).toBe("1 call");
+  expect(callsOf({ tools: { ok: 4, denied: 1, error: 0 } })).toBe("5 calls, 1 denied");
+});
+
+it("a run leads to its place in the session", () => {
+  expect(placeOf({ session: "s1", seq: 42 })).toBe("/s/s1#at-42");
+  expect(placeOf({ session: "s1" })).toBe("/s/s1");
+  expect(positionIn("#at-42")).toBe(42);
+  for (const hash of ["", "#page", "#at-", "#at-x", "#at-1 2"]) expect(positionIn(hash)).toBeNull();
+});
