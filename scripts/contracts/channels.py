@@ -391,6 +391,7 @@ _CRON: Final = (
     _method("cronAdd", "cron.add", cron.AddJob, cron.OneJob),
     _method("cronPreview", "cron.preview", cron.AddJob, cron.Preview),
     _method("cronUpdate", "cron.update", cron.UpdateJob, cron.OneJob),
+    _method("cronTransfer", "cron.transfer", cron.TransferJob, cron.OneJob),
     _method("cronRemove", "cron.remove", cron.NameJob, cron.Removed),
     _method("cronRun", "cron.run", cron.RunJob, cron.Fired),
     _method("cronRuns", "cron.runs", cron.ListRuns, cron.Runs),

@@ -20,6 +20,7 @@ from fairlead_common.cron.requests import (
     Removed,
     RunJob,
     Runs,
+    TransferJob,
     UpdateJob,
     Wake,
 )
@@ -35,7 +36,7 @@ from fairlead_scheduler.firing.trigger_loop import TriggerLoop
 from fairlead_scheduler.jobs.heartbeats import agent_of, job_id, missing_warning
 from fairlead_scheduler.jobs.job_documents import document_of, job_of
 from fairlead_scheduler.jobs.job_service import JobService
-from fairlead_scheduler.jobs.job_store import JobStore, token
+from fairlead_scheduler.jobs.job_store import JobStore, shared_session, token
 from fairlead_scheduler.jobs.job_table import JobTable
 from fairlead_scheduler.leader import Leader
 from fairlead_scheduler.owners import Owners
@@ -88,6 +89,7 @@ class Api:
             Method("cron.add", AddJob, self.add),
             Method("cron.preview", AddJob, self.preview),
             Method("cron.update", UpdateJob, self.update),
+            Method("cron.transfer", TransferJob, self.transfer),
             Method("cron.remove", NameJob, self.remove),
             Method("cron.run", RunJob, self.run),
             Method("cron.runs", ListRuns, self.runs),
@@ -139,6 +141,14 @@ class Api:
     async def update(self, asked: UpdateJob, session: str = "") -> OneJob:
         """A changed job. `session`: that asks for it through its agent."""
         document, preview = await self._job_service.update(asked, session=session)
+        return OneJob(job=await self._shown(document), preview=preview)
+
+    async def transfer(self, asked: TransferJob) -> OneJob:
+        """A job that runs for another user from now on, to whom the session of its runs belongs as well."""
+        await self._store.need(check_id(asked.id, "id"))
+        if await self._mail.exists(session := shared_session(asked.id)):
+            await self._mail.give(session, new_id(), asked.owner)
+        document, preview = await self._job_service.transfer(asked)
         return OneJob(job=await self._shown(document), preview=preview)
 
     async def remove(self, asked: NameJob) -> Removed:

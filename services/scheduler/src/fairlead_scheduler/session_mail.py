@@ -71,6 +71,10 @@ class SessionMail:
         body = UpdateSession(model=model, thinking=thinking, sender=SENDER)
         await self._send(session, "notice", f"update-{key}", body)
 
+    async def give(self, session: str, key: str, owner: str) -> None:
+        """Give a session to another user; empty: to `admin`."""
+        await self._send(session, "notice", f"update-{key}", UpdateSession(owner=owner, sender=SENDER))
+
     async def prompt(
         self,
         session: str,

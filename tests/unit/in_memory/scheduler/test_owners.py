@@ -16,7 +16,7 @@ from fairlead_scheduler.jobs.job_documents import job_of
 from fairlead_scheduler.owners import Owners
 from fairlead_scheduler.session_owner import owner_of
 from tests.support.fake_bus import FakeBus
-from tests.support.scheduler_world import ask, at, event_job, mail
+from tests.support.scheduler_world import ask, at, event_job, mail, turn_job
 from tests.unit.in_memory.scheduler.test_jobs import Jobs, jobs  # noqa: F401 - a fixture
 
 
@@ -108,3 +108,18 @@ async def test_a_session_that_is_not_listed_yet_belongs_to_whom_its_first_mail_i
     await bus.publish(s.acting_mail(s.mail("a", "prompt", "k"), Actor("ann", 17)), b"x")
     await bus.publish(s.mail("b", "prompt", "k"), b"x")
     assert [await owner_of(bus, each) for each in ("a", "b", "c", "")] == ["ann", "", "", ""]
+
+
+async def test_a_job_that_goes_over_runs_for_the_other_user_and_takes_its_session_along(jobs: Jobs) -> None:  # noqa: F811
+    for name in ("ann", "bob"):
+        await user(jobs.bus, name)
+    await jobs.w.agent()
+    await jobs.scheduler()
+    wanted = {**turn_job("op=P1"), "schedule": {"kind": "every", "everyMs": 60_000}}
+    job = str((await ask(jobs.bus, "cron.add", job=wanted, owner="ann"))["job"]["id"])
+    await jobs.ended(job)
+    assert (await ask(jobs.bus, "cron.transfer", id=job, owner="bob"))["job"]["createdBy"]["owner"] == "bob"
+    await user(jobs.bus, "ann", disabled=True)
+    runs = await jobs.ended(job, 3)
+    assert [each["status"] for each in runs] == ["ok"] * 3
+    assert await owner_of(jobs.bus, str(runs[0]["session"])) == "bob"

@@ -88,6 +88,17 @@ def edit(job: str, as_json: bool, url: str | None, **given: Any) -> None:
 
 @cron.command()
 @click.argument("job", nargs=-1, required=True)
+@click.option("--to", "owner", required=True, metavar="USER", help="For whom they run from then on.")
+@URL
+def transfer(job: tuple[str, ...], owner: str, url: str | None) -> None:
+    """Give jobs, and the sessions of their runs, to another user. Only admins may do that."""
+    for name in job:
+        _call(url, "PATCH", _job(name), {"owner": owner})
+        click.echo(f"{name}: runs for {owner}")
+
+
+@cron.command()
+@click.argument("job", nargs=-1, required=True)
 @JSON
 @URL
 def rm(job: tuple[str, ...], as_json: bool, url: str | None) -> None:

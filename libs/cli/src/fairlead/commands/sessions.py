@@ -314,6 +314,22 @@ def fork(session: str, entry: str | None, new: str | None, title: str | None, ur
     click.echo(answer["id"])
 
 
+@sessions.command()
+@click.argument("session", nargs=-1, required=True)
+@click.option("--to", "owner", required=True, metavar="USER", help="Who owns them from then on.")
+@URL
+def transfer(session: tuple[str, ...], owner: str, url: str | None) -> None:
+    """Give sessions to another user. Only admins may do that."""
+    from urllib.parse import quote
+
+    from fairlead.access import open_client
+
+    client = open_client(url)
+    for each in session:
+        client.request("PATCH", f"/api/sessions/{quote(each, safe='')}", {"owner": owner})
+        click.echo(f"{each}: belongs to {owner}")
+
+
 def _change_branch(
     session: str, action: str, body: dict[str, object], leaf: str | None, url: str | None
 ) -> None:

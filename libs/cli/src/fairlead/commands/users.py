@@ -115,11 +115,22 @@ def enable(name: str, url: str | None) -> None:
 
 @users.command()
 @click.argument("name")
+@click.option("--give-to", "heir", metavar="USER", help="Give its sessions and jobs to this user before.")
 @URL
-def rm(name: str, url: str | None) -> None:
-    """Remove a user and all its tokens. Its sessions stay, for admins."""
+def rm(name: str, heir: str | None, url: str | None) -> None:
+    """Remove a user and all its tokens. Its sessions stay, for admins or for another user.
+
+    With --give-to the user is disabled first, so that nothing new comes; run it again if it was cut off.
+    """
     from urllib.parse import quote
 
+    if heir is not None:
+        from fairlead.access import open_client
+        from fairlead.transfers import give_all
+
+        _change(name, {"disabled": True}, url)
+        sessions, jobs = give_all(open_client(url), name, heir)
+        click.echo(f"given to {heir}: {sessions} sessions, {jobs} jobs")
     _ask("DELETE", f"/api/users/{quote(name, safe='')}", None, url)
     click.echo(f"removed: {name}")
 

@@ -61,6 +61,13 @@ class UpdateJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown
     if_updated_at_ms: int | None = None
 
 
+class TransferJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """`cron.transfer`: the job runs for `owner` from now on; empty: for `admin`."""
+
+    id: str
+    owner: str
+
+
 class NameJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """`cron.remove`."""
 

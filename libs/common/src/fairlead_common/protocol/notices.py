@@ -77,6 +77,7 @@ class UpdateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Fields:
         source, instructions: as in `CreateSession`.
         on_approval: empty: as the agent has it.
+        owner: to whom it goes over; empty: to `admin`.
     """
 
     mode: str | None = None
@@ -94,6 +95,7 @@ class UpdateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     verify: VerifyCommands | None = None
     instructions: Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARS)] | None = None
     shared: Sharing | None = None
+    owner: str | None = None
 
 
 class MoveSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -166,6 +166,7 @@ class Notices:
                 archived=body.archived,
                 instructions=body.instructions,
                 shared=body.shared,
+                owner=body.owner,
                 sender=body.sender,
             )
         )

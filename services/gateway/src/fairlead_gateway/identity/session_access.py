@@ -3,13 +3,14 @@
 from typing import Final
 
 import msgspec
+from starlette.requests import Request
 
 from fairlead_common.config import Config
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.notices import CreateSession
-from fairlead_common.protocol.users import SCOPE_FOR, Need, Scope
-from fairlead_gateway.gateway import Gateway
+from fairlead_common.protocol.users import ADMIN, SCOPE_FOR, Need, Scope
+from fairlead_gateway.gateway import Gateway, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.identity.access import ADMINS_ONLY, PRIVATE, SessionAccess, access_of
 from fairlead_gateway.identity.principal import Principal
@@ -68,6 +69,22 @@ def check_scope(principal: Principal, scope: Scope) -> None:
     """
     if not principal.may(scope):
         raise Problem(403, f"this needs the right `{scope}`")
+
+
+def new_owner(request: Request, name: str) -> str:
+    """To whom something goes over, as it is stored.
+
+    Raises:
+        Problem: 403, this is for admins; 409, there is no such user.
+    """
+    principal, gateway = principal_of(request), gateway_of(request)
+    check_scope(principal, "admin")
+    check_admin(principal, "owner: giving something to another user")
+    if name == ADMIN:
+        return ""
+    if gateway.auth.directory.user(name) is None:
+        raise Problem(409, f"owner: there is no user {name!r}", field="owner")
+    return name
 
 
 def check_admin(principal: Principal, what: str) -> None:

@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from fairlead_common.cron.jobs import Document
 from fairlead_common.cron.requests import MAX_PAGE, CronStatus, GetJob, Jobs, ListJobs, OneJob
-from fairlead_common.protocol.users import ADMIN
+from fairlead_common.protocol.users import ADMIN, session_lets
 from fairlead_gateway.gateway import gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.identity.principal import Principal
@@ -66,6 +66,23 @@ async def check_job_session(request: Request, job: Document, *, is_new: bool) ->
     except Problem as problem:
         problem.field = "job.session"
         raise
+
+
+async def check_new_owner_of(request: Request, job: Document, name: str) -> None:
+    """Refuse to give a job to a user who may not write to its session.
+
+    Raises:
+        Problem: 409.
+    """
+    directory = gateway_of(request).auth.directory
+    user = directory.user(name)
+    if name == ADMIN or (user is not None and user.role == ADMIN):
+        return
+    session = str(job.get("session") or "main")
+    access = gateway_of(request).index.access(session)
+    if not session_lets(access.owner, access.shared, name, "write"):
+        text = f"owner: the job writes to session {session}, and {name} may not: transfer or share that first"
+        raise Problem(409, text, field="owner")
 
 
 async def own_jobs(request: Request, wanted: ListJobs) -> Jobs:

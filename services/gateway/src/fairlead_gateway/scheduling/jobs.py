@@ -18,17 +18,21 @@ from fairlead_common.cron.requests import (
     NameJob,
     Pause,
     RunJob,
+    TransferJob,
     UpdateJob,
 )
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import check_id, new_id
+from fairlead_common.protocol.users import UserName
 from fairlead_gateway.gateway import principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode, one
 from fairlead_gateway.identity.access import stored_owner
+from fairlead_gateway.identity.session_access import new_owner
 from fairlead_gateway.scheduling.job_access import (
     check_job,
     check_job_session,
+    check_new_owner_of,
     own_jobs,
     read_job,
     without_others,
@@ -50,10 +54,11 @@ class NewJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JobChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Body of `PATCH /api/cron/jobs/{job}`."""
+    """Body of `PATCH /api/cron/jobs/{job}`: a `patch`, or the `owner` to whom the job goes over (admins)."""
 
-    patch: JobPatchDocument
+    patch: JobPatchDocument = {}
     if_updated_at_ms: int | None = None
+    owner: UserName | None = None
 
 
 class RunNow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -139,12 +144,23 @@ async def change(request: Request) -> Response:
     """The job as it is after the change."""
     check_parameters(request)
     body = await decode(request, JobChange)
+    if body.owner is not None:
+        return await _transfer(request, body, body.owner)
     wanted = UpdateJob(id=_job(request), patch=body.patch, if_updated_at_ms=body.if_updated_at_ms)
     await check_job(request, wanted.id)
     await check_job_session(request, body.patch, is_new=False)
     if not principal_of(request).may("approve") and body.patch != {"enabled": False}:
         wanted = await _checked(request, wanted)
     return await ask(request, "cron.update", wanted)
+
+
+async def _transfer(request: Request, body: JobChange, name: str) -> Response:
+    if body.patch or body.if_updated_at_ms is not None:
+        raise Problem(409, "owner: nothing else can be changed in the same request", field="owner")
+    owner, job = new_owner(request, name), _job(request)
+    document = await read_job(request, job)
+    await check_new_owner_of(request, document, name)
+    return await ask(request, "cron.transfer", TransferJob(id=job, owner=owner))
 
 
 async def _checked(request: Request, wanted: UpdateJob) -> UpdateJob:

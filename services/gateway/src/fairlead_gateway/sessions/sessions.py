@@ -18,13 +18,13 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id, new_id
 from fairlead_common.protocol.messages import OnApproval, SandboxKind, ThinkingLevel, VerifyCommands, WorkMode
 from fairlead_common.protocol.notices import CreateSession, UpdateSession
-from fairlead_common.protocol.users import ADMIN, Sharing
+from fairlead_common.protocol.users import ADMIN, Sharing, UserName
 from fairlead_common.received import Headers
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import Id, check_parameters, decode
 from fairlead_gateway.identity.access import stored_owner
-from fairlead_gateway.identity.session_access import check_chosen_id, check_session
+from fairlead_gateway.identity.session_access import check_chosen_id, check_session, new_owner
 from fairlead_gateway.responses import Deleting, Stored
 from fairlead_gateway.sessions.privilege_checks import check_change, check_new
 from fairlead_gateway.sessions.prompts import ModelText
@@ -61,7 +61,11 @@ class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SessionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of `PATCH /api/sessions/{id}`. An empty `thinking` or `on_approval` is the agent's."""
+    """Body of `PATCH /api/sessions/{id}`. An empty `thinking` or `on_approval` is the agent's.
+
+    Fields:
+        owner: the user to whom it goes over; admins alone may give it.
+    """
 
     title: Title | None = None
     mode: Mode | None = None
@@ -75,6 +79,7 @@ class SessionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     on_approval: OnApproval | Literal[""] | None = None
     verify: VerifyCommands | None = None
     shared: Sharing | None = None
+    owner: UserName | None = None
 
 
 async def create(request: Request) -> Response:
@@ -181,6 +186,7 @@ async def change(request: Request) -> Response:
         pinned=body.pinned,
         archived=body.archived,
         shared=body.shared,
+        owner=None if body.owner is None else new_owner(request, body.owner),
         sender=principal_of(request).user,
     )
     check_rules(body.deny or [], "deny", allowing=False)

@@ -6,7 +6,7 @@ import msgspec
 
 from fairlead_common.cron.definitions import SERVER_KEYS
 from fairlead_common.cron.jobs import AgentTurn, At, Creator, Document, Every, Job, Source, SystemEvent
-from fairlead_common.cron.requests import AddJob, Preview, UpdateJob
+from fairlead_common.cron.requests import AddJob, Preview, TransferJob, UpdateJob
 from fairlead_common.cron.runs import CronEvent
 from fairlead_common.errors import ConflictError, InvalidInputError
 from fairlead_common.protocol.ids import check_id, new_id
@@ -170,6 +170,25 @@ class JobService:
             except ConflictError:
                 if asked.if_updated_at_ms is not None:
                     raise
+                continue
+            await self._tell(fresh, "updated", preview)
+            return fresh, preview
+
+    async def transfer(self, asked: TransferJob) -> tuple[Document, Preview]:
+        """Give a job to another user; what is stored of it. Its runs that are open go on for the one before.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        while True:
+            document, revision = await self._store.need(check_id(asked.id, "id"))
+            creator = job_of(document).created_by or Creator()
+            fresh = self._patched(document, revision, {})
+            fresh["createdBy"] = document_of(msgspec.structs.replace(creator, owner=asked.owner))
+            preview = self.preview(fresh)
+            try:
+                await self._store.update(asked.id, fresh, revision)
+            except ConflictError:
                 continue
             await self._tell(fresh, "updated", preview)
             return fresh, preview

@@ -96,3 +96,8 @@ class JobStore:
         if event.action in ("started", "finished") and not retired:
             event = msgspec.structs.replace(event, next_run_at_ms=self._next_run_ms(event.job_id))
         await self.bus.emit(subjects.CRON_CHANGED, msgspec.json.encode(event))
+
+
+def shared_session(job: str) -> str:
+    """The session of all runs of a job that need none of their own."""
+    return token("cron", job)

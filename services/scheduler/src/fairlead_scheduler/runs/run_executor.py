@@ -24,7 +24,7 @@ from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.delivery.outbox import Outbox
 from fairlead_scheduler.firing.slot_consumer import HINT, event_of
 from fairlead_scheduler.jobs.job_documents import job_of
-from fairlead_scheduler.jobs.job_store import JobStore, token
+from fairlead_scheduler.jobs.job_store import JobStore, shared_session, token
 from fairlead_scheduler.leader import Leader
 from fairlead_scheduler.runs.concurrency_slots import ConcurrencySlots
 from fairlead_scheduler.runs.run_finalizer import RunFinalizer
@@ -280,14 +280,14 @@ class RunExecutor:
 
     def _session(self, each: ActiveRun, job: Job) -> str:
         own = job.isolation.fresh_session or job.overlap.policy == "parallel"
-        return token("cron", job.id, each.run.slot) if own else _shared_session(job)
+        return token("cron", job.id, each.run.slot) if own else shared_session(job.id)
 
     async def _create(self, session: str, job: Job, payload: AgentTurn) -> int:
         """Make the session, no wider than the one that made the job."""
         creator = job.created_by or Creator()
         profile = self._settings.all.agent(payload.agent or "main")
         limits = narrowed(creator.limits, profile, session)
-        one_run = session != _shared_session(job)
+        one_run = session != shared_session(job.id)
         return await self._mail.create(
             session,
             payload.agent,
@@ -401,8 +401,3 @@ class RunExecutor:
             await self._outbox.send_soon(run)
         await self._finalizer.settle(run, job)
         await self._run_store.shut(run.job_id, run.slot)
-
-
-def _shared_session(job: Job) -> str:
-    """The session of all runs of a job that need none of their own."""
-    return token("cron", job.id)

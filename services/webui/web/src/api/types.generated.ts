@@ -1573,10 +1573,11 @@ export interface Job {
   state?: JobState | null;
 }
 
-/** Body of `PATCH /api/cron/jobs/{job}`. */
+/** Body of `PATCH /api/cron/jobs/{job}`: a `patch`, or the `owner` to whom the job goes over (admins). */
 export interface JobChange {
-  patch: JobPatch;
+  patch?: JobPatch;
   ifUpdatedAtMs?: number | null;
+  owner?: string | null;
 }
 
 /** A job as it is added: the fields of `Job` that callers write. */
@@ -2876,7 +2877,12 @@ export interface Session {
   shared: Sharing;
 }
 
-/** Body of `PATCH /api/sessions/{id}`. An empty `thinking` or `on_approval` is the agent's. */
+/**
+ * Body of `PATCH /api/sessions/{id}`. An empty `thinking` or `on_approval` is the agent's.
+ *
+ * Fields:
+ *     owner: the user to whom it goes over; admins alone may give it.
+ */
 export interface SessionChange {
   title?: string | null;
   mode?: ("allow-all" | "ask" | "safe") | null;
@@ -2890,6 +2896,7 @@ export interface SessionChange {
   on_approval?: ("ask" | "deny") | "" | null;
   verify?: string[] | null;
   shared?: Sharing | null;
+  owner?: string | null;
 }
 
 /** The last event of a session. */
