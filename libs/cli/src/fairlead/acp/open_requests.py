@@ -121,7 +121,7 @@ class OpenRequests:
         connection = self._editor.connection
         if request.kind == "question" and self._editor.has_forms:
             form = form_of(request, self._session)
-            asked = str(request.arguments.get("question", ""))
+            asked = question_text(request) if request.asker else str(request.arguments.get("question", ""))
             decided = answered_by(await connection.create_elicitation(asked, form))
             return decided if decided != EditorDecision() else EditorDecision(in_chat=True)
         if request.kind == "question" and is_for_chat(request):

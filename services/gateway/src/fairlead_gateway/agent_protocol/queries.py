@@ -52,7 +52,12 @@ def _text_of(request: ApprovalRequestEntry) -> str:
             f"- {option.label}" + (f": {option.description}" if option.description else "")
             for option in asked.options
         ]
-        return "\n".join((asked.question, *options))
+        says = f"The MCP server {asked.server} asks: {asked.question}" if asked.server else asked.question
+        more = [f"Open {asked.url}"] if asked.url else []
+        if asked.fields and not options:
+            more.append("Answer with lines `name: value`, or JSON:")
+            more += [f"- {field.name}{' (required)' if field.required else ''}" for field in asked.fields]
+        return "\n".join((says, *more, *options))
     words = ["yes", "no", *(each for each in ("session", "always") if each in request.grants)]
     answers = (
         f"Answer {', '.join(words[:-1])} or {words[-1]}; anything else denies, with your words as reason."

@@ -202,7 +202,11 @@ export const api = {
       ...(shownHash ? { shown_hash: shownHash } : {}),
     }),
   /** `given`: a text, or choices of the question. */
-  answer: (approval: string, given: string | readonly string[], shownHash: string) =>
+  answer: (
+    approval: string,
+    given: string | readonly string[] | Readonly<Record<string, unknown>>,
+    shownHash: string,
+  ) =>
     request("POST", `/api/approvals/${encodeURIComponent(approval)}`, {
       answer: given,
       ...(shownHash ? { shown_hash: shownHash } : {}),

@@ -7,7 +7,8 @@ import { elapsed } from "../ui/format";
 import { Icon } from "../ui/Icon";
 import { useNow } from "../ui/useNow";
 import { NOT_YOURS, type Shown } from "./ApprovalCard";
-import { questionIn } from "./question";
+import { type FormValues, questionIn } from "./question";
+import { QuestionForm } from "./QuestionForm";
 import cards from "./ApprovalCard.module.css";
 import styles from "./QuestionCard.module.css";
 
@@ -31,6 +32,8 @@ export function QuestionCard({
   const now = useNow(!sent);
   const left = approval.expires_at - now;
   const off = sent || left <= 0 || !decides;
+  // One field of few values is asked by its choices.
+  const hasForm = asked.fields.length > 0 && asked.options.length === 0;
 
   const send = (saying: Promise<unknown>): void => {
     setSent(true);
@@ -46,7 +49,7 @@ export function QuestionCard({
       },
     );
   };
-  const answer = (given: string | readonly string[]): void => {
+  const answer = (given: string | readonly string[] | FormValues): void => {
     if (!off) send(api.answer(approval.id, given, approval.shown_hash));
   };
   const choose = (label: string): void => {
@@ -63,14 +66,35 @@ export function QuestionCard({
     <section className={`${cards.card} ${styles.card}`} data-approval data-question aria-labelledby={title}>
       <header className={`${cards.head} ${styles.head}`}>
         <Icon name="question" />
-        <h2 id={title}>The agent asks</h2>
+        <h2 id={title}>
+          {asked.server ? (
+            <>
+              The MCP server <Escaped text={asked.server} /> asks
+            </>
+          ) : (
+            "The agent asks"
+          )}
+        </h2>
         <span className={cards.expiry}>{left <= 0 ? "expired" : `expires in ${elapsed(left)}`}</span>
       </header>
       <div className={styles.question}>
         <EscapedProse text={asked.question} />
       </div>
+      {asked.server && (
+        <p className={styles.caution}>
+          These are the words of the server, which gets your answer. Give it no passwords and no keys.
+        </p>
+      )}
+      {asked.url && (
+        <p className={styles.question}>
+          <a href={asked.url} target="_blank" rel="noopener noreferrer">
+            <Escaped text={asked.url} />
+          </a>
+        </p>
+      )}
       {approval.tainted && <p className={styles.caution}>The session had read untrusted content when it asked this.</p>}
-      {asked.options.length > 0 && (
+      {hasForm && <QuestionForm fields={asked.fields} off={off} onSend={answer} />}
+      {!hasForm && asked.options.length > 0 && (
         <div className={styles.options} role="group" aria-labelledby={title}>
           {asked.options.map((option) => (
             <button
@@ -101,27 +125,35 @@ export function QuestionCard({
             submit();
           }}
         >
-          <input
-            ref={box}
-            aria-label="Your answer"
-            placeholder={asked.options.length > 0 ? "Or an answer of your own" : "Your answer"}
-            value={text}
-            maxLength={10_000}
-            disabled={off}
-            onChange={(event) => setText(event.target.value)}
-          />
-          <Button
-            type="submit"
-            tone="primary"
-            disabled={off || (!text.trim() && taken.length === 0)}
-            title="The agent goes on with this answer"
-          >
-            Answer
-          </Button>
+          {!asked.server && (
+            <input
+              ref={box}
+              aria-label="Your answer"
+              placeholder={asked.options.length > 0 ? "Or an answer of your own" : "Your answer"}
+              value={text}
+              maxLength={10_000}
+              disabled={off}
+              onChange={(event) => setText(event.target.value)}
+            />
+          )}
+          {(!asked.server || (asked.multiple && !hasForm)) && (
+            <Button
+              type="submit"
+              tone="primary"
+              disabled={off || (!text.trim() && taken.length === 0)}
+              title={asked.server ? "The server gets this answer" : "The agent goes on with this answer"}
+            >
+              Answer
+            </Button>
+          )}
           <Button
             tone="quiet"
             disabled={off}
-            title="The agent is told that you gave no answer, and decides itself"
+            title={
+              asked.server
+                ? "The server is told that you declined"
+                : "The agent is told that you gave no answer, and decides itself"
+            }
             onClick={() => !off && send(api.decide(approval.id, "deny", text.trim(), approval.shown_hash))}
           >
             Decline
