@@ -431,13 +431,13 @@ def test_a_job_says_what_becomes_of_calls_that_need_an_approval(up: FairleadUp, 
     form = tab.page.get_by_role("dialog")
     form.get_by_role("textbox", name="Task").fill("look around")
     form.get_by_label("Name").fill("unattended")
-    form.get_by_label("When a call needs an approval").select_option("Deny it, and go on without")
+    form.get_by_label("Calls that need an approval").select_option("Deny it, and go on without")
     form.get_by_role("button", name="Add").click()
     expect(form).to_have_count(0)
     (job,) = [one for one in up.api("GET", "/api/cron/jobs")["jobs"] if one["name"] == "unattended"]
     assert job["payload"]["onApproval"] == "deny"
     in_menu(tab, "unattended", "Edit")
-    choice = form.get_by_label("When a call needs an approval")
+    choice = form.get_by_label("Calls that need an approval")
     expect(choice).to_have_value("deny")
     choice.select_option("As its agent has it")
     form.get_by_role("button", name="Save").click()

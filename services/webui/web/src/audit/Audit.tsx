@@ -4,6 +4,7 @@ import { SINCE, usePaged, withFilters, wordsOf } from "../api/pages";
 import type { AuditPage, AuditVerified, ListedAudit } from "../api/types.generated";
 import { Link, sessionPath } from "../routes";
 import { Button } from "../ui/Button";
+import { Escaped } from "../ui/Escaped";
 import { CopyText } from "../ui/CopyText";
 import { FilterChoice, Filters, FilterText } from "../ui/Filters";
 import { clock } from "../ui/format";
@@ -81,7 +82,7 @@ function Entry({ entry }: { entry: ListedAudit }) {
     <li className={styles.entry}>
       <time dateTime={new Date(entry.at).toISOString()}>{clock(entry.at)}</time>
       <strong>
-        {who || "nobody"}
+        <Escaped text={who || "nobody"} />
         {account && account !== who && ` (${account})`}
       </strong>
       <code>{what.replace("/{session}", "").replace(/\/\{\w+\}/g, "")}</code>
@@ -94,7 +95,7 @@ function Entry({ entry }: { entry: ListedAudit }) {
       <span className={styles.facts}>
         {session && <Link to={sessionPath(session)}>session {session}</Link>}
         {session && facts.length > 0 && " · "}
-        {facts.join(" · ")}
+        <Escaped text={facts.join(" · ")} />
       </span>
     </li>
   );

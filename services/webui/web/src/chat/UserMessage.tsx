@@ -7,6 +7,7 @@ import { useStore } from "../session/store";
 import type { Place } from "../session/tree";
 import type { Item } from "../session/view";
 import { Button, IconButton } from "../ui/Button";
+import { Escaped } from "../ui/Escaped";
 import { Icon } from "../ui/Icon";
 import { AttachedFiles } from "./attachments";
 import { BranchArrows } from "./Branches";
@@ -41,7 +42,11 @@ export const UserMessage = memo(function UserMessage({
   if (editing) return <EditMessage item={item} session={session} onClose={() => setEditing(false)} />;
   return (
     <article className={styles.message} id={`m-${item.id}`} aria-label={other || "You"}>
-      {other && <p className={styles.sender}>{other}</p>}
+      {other && (
+        <p className={styles.sender}>
+          <Escaped text={other} />
+        </p>
+      )}
       {item.text && <div className={long && !open ? `${styles.text} ${styles.folded}` : styles.text}>{item.text}</div>}
       <AttachedFiles files={item.files} />
       {item.images.length > 0 && (

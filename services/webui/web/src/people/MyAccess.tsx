@@ -5,6 +5,7 @@ import { me, useIsAdmin, useMay } from "../api/rights";
 import { useStore } from "../session/store";
 import { Button } from "../ui/Button";
 import { Confirm } from "../ui/Confirm";
+import { Escaped } from "../ui/Escaped";
 import { ago, clock } from "../ui/format";
 import { Icon } from "../ui/Icon";
 import { Problem } from "../ui/Problem";
@@ -63,7 +64,7 @@ export function MyAccess() {
               token={token}
               now={now}
               mine={token.user === who?.account}
-              children={tokens?.filter((one) => one.made_from === token.id).length ?? 0}
+              dependents={tokens?.filter((one) => one.made_from === token.id).length ?? 0}
               onRevoked={ask}
             />
           ))}
@@ -95,14 +96,14 @@ function TokenRow({
   token,
   now,
   mine,
-  children,
+  dependents,
   onRevoked,
 }: {
   token: ListedToken;
   now: number;
   mine: boolean;
   /** How many tokens end with it. */
-  children: number;
+  dependents: number;
   onRevoked: () => void;
 }) {
   const [revoking, setRevoking] = useState(false);
@@ -117,7 +118,9 @@ function TokenRow({
     <li className={isOver(token, now) ? `${styles.row} ${styles.off}` : styles.row}>
       <Icon name="key" />
       <div className={styles.what}>
-        <strong>{name}</strong>
+        <strong>
+          <Escaped text={name} />
+        </strong>
         {!mine && <span className={styles.tag}>{token.user}</span>}
         <p>
           {token.scopes.join(", ")} · <span title={clock(token.created_at)}>made {since(token.created_at, now)}</span>
@@ -139,7 +142,7 @@ function TokenRow({
         <Confirm
           title={`Revoke ${name}?`}
           text={`What uses it is refused at once, and what it has open ends within seconds.${
-            children > 0 ? ` ${children} made from it end${children === 1 ? "s" : ""} with it.` : ""
+            dependents > 0 ? ` ${dependents} made from it end${dependents === 1 ? "s" : ""} with it.` : ""
           } It cannot be taken back.`}
           action="Revoke"
           onYes={revoke}

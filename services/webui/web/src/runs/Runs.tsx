@@ -9,6 +9,7 @@ import { useStore } from "../session/store";
 import { sessionList } from "../sessions/list";
 import { nameOf } from "../sessions/names";
 import { Button } from "../ui/Button";
+import { Escaped } from "../ui/Escaped";
 import { FilterChoice, Filters, FilterText } from "../ui/Filters";
 import { clock, cost, count, duration, plural } from "../ui/format";
 import { PagedList } from "../ui/PagedList";
@@ -102,7 +103,11 @@ function Row({ run }: { run: RunRecord }) {
       </Link>
       <span className={styles.cost}>{cost(run)}</span>
       <span className={styles.facts}>
-        {run.user && <strong>{run.user}</strong>}
+        {run.user && (
+          <strong>
+            <Escaped text={run.user} />
+          </strong>
+        )}
         {run.user && " · "}
         {ended > 0 && <time dateTime={new Date(ended).toISOString()}>{clock(ended)}</time>}
         {facts.length > 0 && ` · ${facts.join(" · ")}`}

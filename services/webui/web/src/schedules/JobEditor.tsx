@@ -159,7 +159,7 @@ export function JobEditor({ job, onClose, onSaved }: { job: Job | null; onClose:
         </label>
         {turn && (
           <label>
-            When a call needs an approval
+            Calls that need an approval
             <select
               value={draft.onApproval}
               onChange={(event) => set({ onApproval: event.target.value as Draft["onApproval"] })}

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { cost, duration } from "./format";
+import { bytes, cost, duration } from "./format";
 
 test.each([
   [999, "999 ms"],
@@ -14,3 +14,9 @@ test.each([
   [{ unpriced_replies: 2 }, "$?"],
   [{ cost_usd: 0.021, unpriced_replies: 1 }, "$0.02 + $?"],
 ])("%o costs %s", (usage, text) => expect(cost(usage)).toBe(text));
+
+test.each([
+  [812, "812 B"],
+  [5 * 1024 ** 2, "5.0 MiB"],
+  [63 * 1024 ** 3, "63.0 GiB"],
+])("%i bytes are %s", (n, text) => expect(bytes(n)).toBe(text));
