@@ -77,6 +77,7 @@ def test_the_rendered_block_is_taken_by_the_server_and_has_no_deny_list(tmp_path
         ("fairlead.cron.job.1", {"scheduler"}),
         ("$KV.sessions.call.a.b", {"gateway"}),
         ("$KV.sessions.answer.a.b", {"gateway"}),
+        ("$KV.sessions.conv.a.about", {"gateway"}),
         ("$KV.sessions.answer.a.b.next", {"gateway"}),
         ("fairlead.model.ask", {"gateway"}),
         ("fairlead.model.cancel", {"gateway"}),

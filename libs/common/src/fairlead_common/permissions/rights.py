@@ -110,6 +110,7 @@ def gateway() -> Rights:
             f"$KV.{s.BUCKET_SESSIONS}.call.*.*",  # accepted chat completions
             f"$KV.{s.BUCKET_SESSIONS}.answer.*.*",  # where they were answered, and what came next
             f"$KV.{s.BUCKET_SESSIONS}.answer.*.*.next",
+            f"$KV.{s.BUCKET_SESSIONS}.conv.*.*",  # metadata and added items of conversations
             f"$KV.{s.BUCKET_USERS}.*.*",
             s.AUDIT_LOG,
             *_store_objects(),

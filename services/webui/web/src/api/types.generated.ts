@@ -18,6 +18,11 @@ export interface ActiveWindow {
   days?: number[];
 }
 
+/** Body of `POST /v1/conversations/{id}/items`: messages that the next response brings. */
+export interface AddedItems {
+  items: InputItem[];
+}
+
 /** A profile that sessions can have. */
 export interface Agent {
   name: string;
@@ -495,6 +500,11 @@ export interface Changed {
   next_run_at_ms?: number;
 }
 
+/** Body of `POST /v1/conversations/{id}`: other metadata in place of the present ones. */
+export interface ChangedConversation {
+  metadata: Record<string, string>;
+}
+
 /** A whole answer. `created`: seconds since 1970. `fairlead`: of an answer of an agent. */
 export interface ChatCompletion {
   id: string;
@@ -774,6 +784,12 @@ export interface ConversationCompacted {
 /** A conversation by its id. */
 export interface ConversationId {
   id: string;
+}
+
+/** What all items have; the rest depends on the type, as in the output of responses. */
+export interface ConversationItem {
+  id: string;
+  type: string;
 }
 
 /** A conversation. `created_at`: seconds since 1970. */
@@ -2009,9 +2025,9 @@ export interface NavigateEntry {
   counted?: boolean;
 }
 
-/** Body of `POST /v1/conversations`: empty, since nothing is stored before the first response. */
+/** Body of `POST /v1/conversations`. `items`: messages that it begins with. */
 export interface NewConversation {
-  items?: Record<string, unknown>[] | null;
+  items?: InputItem[] | null;
   metadata?: Record<string, string> | null;
 }
 

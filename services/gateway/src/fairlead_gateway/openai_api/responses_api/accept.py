@@ -38,10 +38,13 @@ from fairlead_gateway.openai_api.responses_api.continuing import (
     continued_call,
     remember_answer,
 )
+from fairlead_gateway.openai_api.responses_api.conversation_items import brought
+from fairlead_gateway.openai_api.responses_api.conversation_store import read_conversation
 from fairlead_gateway.openai_api.responses_api.fold import ResponseFold
 from fairlead_gateway.openai_api.responses_api.ids import (
     OWN_PREFIX,
     ResponseId,
+    conversation_id_of,
     parse_conversation_id,
 )
 from fairlead_gateway.openai_api.responses_api.input_items import (
@@ -49,9 +52,11 @@ from fairlead_gateway.openai_api.responses_api.input_items import (
     GivenDecision,
     ResponseInput,
     input_of,
+    words_in,
 )
 from fairlead_gateway.openai_api.responses_api.parameters import ResponseParameters, header_of
 from fairlead_gateway.openai_api.responses_api.request import (
+    InputItem,
     ResponseRequest,
     format_of,
     thinking_of,
@@ -107,6 +112,8 @@ class Acceptance:
             response_format=format_of(body),
         )
         self.calls = AcceptedCalls(gateway.bus)
+        self._added_seq = 0  # of the last item of the conversation that comes with the input
+        self._added_words = ""
         self._history_kept: tuple[History, str, bool] | None = None
         self.known = KnownAnswers(gateway.bus, gateway.config.current.gateway.openai.session_days)
 
@@ -116,6 +123,8 @@ class Acceptance:
         Raises:
             Problem: it cannot be accepted; nothing of it is stored but its record.
         """
+        if self._body.conversation is not None:
+            await self._bring_added()
         said = self._said
         previous = await self._previous()
         if said.decisions and not said.outputs and not said.new:
@@ -134,6 +143,32 @@ class Acceptance:
             text = f"No tool call found for function call output with call_id {said.uncalled[:200]}."
             raise Problem(400, text, code="unknown_tool_call", field="input")
         return await self._prompt(previous, awaited)
+
+    async def _bring_added(self) -> None:
+        """Put the items that were added to the conversation, and wait for a response, before the input."""
+        session = self._named()
+        kept = await read_conversation(self._gateway, session)
+        if kept.about is None and not kept.added:
+            return
+        if await self._gateway.seen(session) is not None:
+            await check_session(self._gateway, self._principal, session, "write")
+        elif kept.about is None or kept.about.owner != self._principal.user:
+            raise Problem(
+                404, f"there is no conversation {conversation_id_of(session)!r}", field="conversation"
+            )
+        waiting = kept.waiting(await brought(self._gateway, session))
+        if not waiting:
+            return
+        added = [replace(each.item, id=None) for each in waiting]
+        given = self._body.input
+        items = [InputItem(content=given)] if isinstance(given, str) else given
+        if isinstance(given, str) and not given.strip():
+            items = []
+        self._said = input_of(replace(self._body, input=[*added, *items]))
+        last = max((n for n, each in enumerate(added) if each.role == "assistant"), default=-1)
+        words = [words_in(each) for each in added[last + 1 :] if each.role == "user"]
+        self._added_words = "\n\n".join(each for each in words if each.strip())
+        self._added_seq = waiting[-1].seq
 
     async def _sent_before(self) -> ResponseId | None:
         """The response that goes on with these outputs already."""
@@ -244,6 +279,11 @@ class Acceptance:
             named=outputs[0].place.session if outputs else named if previous is None else "",
         )
         attempt = await self._placed(attempt, history, previous)
+        if self._body.conversation is not None and attempt.again:
+            before = await find_response(gateway, ResponseId(attempt.session, attempt.key))
+            if before is not None and before.parameters.added_seq:  # with items that wait no longer
+                await self._check_access(attempt, named)
+                return AcceptedResponse(before, 0, attempt.own, attempt.visit, attempt.backoff_s)
         self._history_kept = history, attempt.session, attempt.hidden
         visit, seen, event, prompt = await asyncio.gather(
             recorded(self.calls, attempt),
@@ -272,6 +312,9 @@ class Acceptance:
         )
         for output in outputs:
             await store_answer(gateway, self._principal, output, seen)
+        if self._added_words and prompt.text.startswith(self._added_words):
+            chars = len(self._added_words) + (2 if len(prompt.text) > len(self._added_words) else 0)
+            parameters = replace(parameters, added_chars=chars)
         trace = self._request.headers.get(subjects.H_TRACE)
         headers = {**seen, **header_of(parameters)}
         await store_words(gateway, attempt.session, "prompt", attempt.key, prompt, trace, headers)
@@ -381,6 +424,7 @@ class Acceptance:
             parallel_tool_calls=body.parallel_tool_calls is not False,
             truncation=body.truncation or "disabled",
             user=body.user,
+            added_seq=self._added_seq,
         )
 
     async def _stored_text(self, text: str) -> str:

@@ -4,29 +4,66 @@ One is made by its first response, for only that says which agent it is with; it
 """
 
 import time
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.users import Need
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
-from fairlead_gateway.http.request_parsing import check_parameters, decode
+from fairlead_gateway.http.request_parsing import check_parameters, decode, one, whole_number
 from fairlead_gateway.identity.session_access import check_session
+from fairlead_gateway.openai_api.responses_api.conversation_items import (
+    MOST_ADDED,
+    ShownItem,
+    checked,
+    items_of,
+    shown,
+)
+from fairlead_gateway.openai_api.responses_api.conversation_store import (
+    About,
+    AddedItem,
+    StoredConversation,
+    add,
+    describe,
+    forget,
+    read_conversation,
+    take_away,
+)
 from fairlead_gateway.openai_api.responses_api.ids import conversation_id_of, parse_conversation_id
+from fairlead_gateway.openai_api.responses_api.objects import InputItemList
+from fairlead_gateway.openai_api.responses_api.request import MAX_METADATA, InputItem, check_metadata
 from fairlead_gateway.operation import Operation, Parameter
 from fairlead_gateway.sessions.session_lookup import summary_of
 from fairlead_gateway.sessions.sessions import ask_to_delete
 
+MOST_SHOWN: Final = 100
+READ_WITHIN_S: Final = 25.0
+Metadata = Annotated[dict[str, str], msgspec.Meta(max_length=MAX_METADATA)]
+NewItems = Annotated[list[InputItem], msgspec.Meta(max_length=MOST_ADDED)]
+
 
 class NewConversation(msgspec.Struct, frozen=True):
-    """Body of `POST /v1/conversations`: empty, since nothing is stored before the first response."""
+    """Body of `POST /v1/conversations`. `items`: messages that it begins with."""
 
-    items: Annotated[list[dict[str, object]], msgspec.Meta(max_length=0)] | None = None
-    metadata: Annotated[dict[str, str], msgspec.Meta(max_length=0)] | None = None
+    items: NewItems | None = None
+    metadata: Metadata | None = None
+
+
+class ChangedConversation(msgspec.Struct, frozen=True):
+    """Body of `POST /v1/conversations/{id}`: other metadata in place of the present ones."""
+
+    metadata: Metadata
+
+
+class AddedItems(msgspec.Struct, frozen=True):
+    """Body of `POST /v1/conversations/{id}/items`: messages that the next response brings."""
+
+    items: Annotated[list[InputItem], msgspec.Meta(min_length=1, max_length=MOST_ADDED)]
 
 
 class ConversationObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +75,13 @@ class ConversationObject(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["conversation"] = "conversation"
 
 
+class ConversationItem(msgspec.Struct, frozen=True, kw_only=True):
+    """What all items have; the rest depends on the type, as in the output of responses."""
+
+    id: str
+    type: str
+
+
 class DeletedConversation(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation whose session is being deleted."""
 
@@ -47,42 +91,153 @@ class DeletedConversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def create(request: Request) -> Response:
-    """The id of a new conversation."""
+    """The id of a new conversation; stored, if anything is in it."""
     check_parameters(request)
-    await decode(request, NewConversation, default=NewConversation())
-    return json_response(ConversationObject(id=conversation_id_of(new_id()), created_at=int(time.time())))
+    body = await decode(request, NewConversation, default=NewConversation())
+    gateway, session, created_at = gateway_of(request), new_id(), int(time.time())
+    metadata = body.metadata or {}
+    check_metadata(metadata)
+    items = checked(body.items or [], has_begun=False)
+    if metadata or items:
+        about = About(owner=principal_of(request).user, created_at=created_at, metadata=metadata)
+        async with answering():
+            await describe(gateway, session, about)
+            await add(gateway, session, items)
+    identity = conversation_id_of(session)
+    return json_response(ConversationObject(id=identity, created_at=created_at, metadata=metadata))
 
 
 async def retrieve(request: Request) -> Response:
-    """A conversation that has a response."""
+    """A conversation that has a response, or anything else in it."""
     check_parameters(request)
     async with answering():
-        session = await _named(request, "read")
-        summary = await summary_of(gateway_of(request), session)
-    identity = conversation_id_of(session)
-    return json_response(ConversationObject(id=identity, created_at=summary.created_at // 1000))
+        found = await _named(request, "read")
+    return json_response(found.shown())
+
+
+async def update(request: Request) -> Response:
+    """The conversation with other metadata."""
+    check_parameters(request)
+    body = await decode(request, ChangedConversation)
+    check_metadata(body.metadata)
+    async with answering():
+        found = await _named(request, "write")
+        about = found.kept.about or About(owner=principal_of(request).user, created_at=found.created_at)
+        about = msgspec.structs.replace(about, metadata=body.metadata)
+        await describe(gateway_of(request), found.session, about)
+    return json_response(found._replace(kept=found.kept._replace(about=about)).shown())
 
 
 async def delete(request: Request) -> Response:
-    """The session of a conversation is deleted, with all of its responses."""
+    """The session of a conversation is deleted, with all of its responses, and what is kept beside it."""
     check_parameters(request)
     gateway, sender = gateway_of(request), principal_of(request).user
     async with answering():
-        session = await _named(request, "manage")
-        await ask_to_delete(gateway, session, sender, await gateway.must_exist(session))
-    return json_response(DeletedConversation(id=conversation_id_of(session)))
+        found = await _named(request, "manage")
+        if found.has_begun:
+            seen = await gateway.must_exist(found.session)
+            await ask_to_delete(gateway, found.session, sender, seen)
+        await forget(gateway, found.session)
+    return json_response(DeletedConversation(id=conversation_id_of(found.session)))
 
 
-async def _named(request: Request, need: Need) -> str:
-    """The session of the address, for callers who may do this with it."""
+async def items(request: Request) -> Response:
+    """A page of items."""
+    check_parameters(request, "limit", "order", "after", "include", "include[]")
+    limit = whole_number(request, "limit", 20, least=1, most=MOST_SHOWN)
+    order, after = one(request, "order") or "desc", one(request, "after")
+    if order not in ("asc", "desc"):
+        raise InvalidInputError("order", f"must be `asc` or `desc`, got {order[:80]!r}")
+    async with answering(READ_WITHIN_S):
+        found = await _named(request, "read")
+        rows = await items_of(gateway_of(request), found.session, found.kept)
+    if order == "desc":
+        rows.reverse()
+    if after:
+        at = next((n for n, each in enumerate(rows) if each["id"] == after), None)
+        if at is None:
+            raise InvalidInputError("after", f"must be the id of an item, got {after[:80]!r}")
+        rows = rows[at + 1 :]
+    return json_response(_listed(rows[:limit], has_more=len(rows) > limit))
+
+
+async def add_items(request: Request) -> Response:
+    """The items that were added."""
+    check_parameters(request, "include", "include[]")
+    body = await decode(request, AddedItems)
+    async with answering():
+        found = await _named(request, "write")
+        new = checked(body.items, has_begun=found.has_begun)
+        await add(gateway_of(request), found.session, new)
+    return json_response(_listed([shown(AddedItem(0, each.id or "", each)) for each in new], has_more=False))
+
+
+async def item(request: Request) -> Response:
+    """One item."""
+    check_parameters(request, "include", "include[]")
+    async with answering(READ_WITHIN_S):
+        found = await _named(request, "read")
+        return json_response(await _item(request, found))
+
+
+async def delete_item(request: Request) -> Response:
+    """The conversation, which does not show the item any more."""
+    check_parameters(request)
+    async with answering(READ_WITHIN_S):
+        found = await _named(request, "write")
+        gone = await _item(request, found)
+        await take_away(gateway_of(request), found.session, str(gone["id"]))
+    return json_response(found.shown())
+
+
+async def _item(request: Request, found: "_Found") -> ShownItem:
+    wanted = request.path_params["item"]
+    rows = await items_of(gateway_of(request), found.session, found.kept)
+    for row in rows:
+        if row["id"] == wanted:
+            return row
+    raise Problem(404, f"there is no item {wanted[:200]!r} in {conversation_id_of(found.session)}")
+
+
+def _listed(rows: list[ShownItem], *, has_more: bool) -> InputItemList:
+    ids = [str(each["id"]) for each in rows]
+    first, last = (ids[0], ids[-1]) if ids else (None, None)
+    return InputItemList(data=rows, first_id=first, last_id=last, has_more=has_more)
+
+
+class _Found(NamedTuple):
+    """A conversation. `has_begun`: it has a session."""
+
+    session: str
+    has_begun: bool
+    created_at: int
+    kept: StoredConversation
+
+    def shown(self) -> ConversationObject:
+        about = self.kept.about
+        metadata = about.metadata if about else {}
+        identity = conversation_id_of(self.session)
+        return ConversationObject(id=identity, created_at=self.created_at, metadata=metadata)
+
+
+async def _named(request: Request, need: Need) -> _Found:
+    """The conversation of the address, for callers who may do this with it."""
     text = request.path_params["conversation"]
     session = parse_conversation_id(text)
     if session is None:
         raise Problem(404, f"there is no conversation {text[:200]!r}")
-    gateway = gateway_of(request)
-    await check_session(gateway, principal_of(request), session, need)
+    gateway, principal = gateway_of(request), principal_of(request)
+    kept = await read_conversation(gateway, session)
+    about = kept.about
+    if about is not None and not await gateway.exists(session):
+        if about.owner != principal.user:
+            raise Problem(404, f"there is no conversation {text[:200]!r}")
+        return _Found(session, False, about.created_at, kept)
+    await check_session(gateway, principal, session, need)
     await gateway.must_exist(session)
-    return session
+    summary = await summary_of(gateway, session)
+    created_at = about.created_at if about else summary.created_at // 1000
+    return _Found(session, True, created_at, kept)
 
 
 _CONVERSATION: Final = Parameter(
@@ -90,6 +245,10 @@ _CONVERSATION: Final = Parameter(
     {"type": "string", "pattern": r"^conv_[A-Za-z0-9_-]{1,64}$"},
     "id of a conversation",
     "path",
+)
+
+_ITEM: Final = Parameter(
+    "item", {"type": "string", "pattern": r"^[A-Za-z0-9_.-]{1,200}$"}, "id of an item", "path"
 )
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
@@ -120,6 +279,63 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "the session of a conversation is deleted, with all of its responses",
         {200: DeletedConversation},
         parameters=(_CONVERSATION,),
+        problems=(404,),
+        scope="write",
+    ),
+    Operation(
+        "POST",
+        "/v1/conversations/{conversation}",
+        update,
+        "a conversation with other metadata",
+        {200: ConversationObject},
+        body=ChangedConversation,
+        parameters=(_CONVERSATION,),
+        problems=(404,),
+        scope="write",
+    ),
+    Operation(
+        "GET",
+        "/v1/conversations/{conversation}/items",
+        items,
+        "what was said in a conversation, the latest first",
+        {200: InputItemList},
+        parameters=(
+            _CONVERSATION,
+            Parameter("limit", {"type": "integer", "minimum": 1, "maximum": MOST_SHOWN}, "20 without it"),
+            Parameter("order", {"type": "string", "enum": ["asc", "desc"]}, "`desc` without it"),
+            Parameter("after", {"type": "string"}, "id of the item before the first one"),
+        ),
+        problems=(404,),
+        scope="read",
+    ),
+    Operation(
+        "POST",
+        "/v1/conversations/{conversation}/items",
+        add_items,
+        "messages that the next response brings with its input",
+        {200: InputItemList},
+        body=AddedItems,
+        parameters=(_CONVERSATION,),
+        problems=(404,),
+        scope="write",
+    ),
+    Operation(
+        "GET",
+        "/v1/conversations/{conversation}/items/{item}",
+        item,
+        "one item",
+        {200: ConversationItem},
+        parameters=(_CONVERSATION, _ITEM),
+        problems=(404,),
+        scope="read",
+    ),
+    Operation(
+        "DELETE",
+        "/v1/conversations/{conversation}/items/{item}",
+        delete_item,
+        "the item is not shown any more; what was said stays in the session",
+        {200: ConversationObject},
+        parameters=(_CONVERSATION, _ITEM),
         problems=(404,),
         scope="write",
     ),

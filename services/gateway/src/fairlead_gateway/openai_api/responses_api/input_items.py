@@ -158,6 +158,11 @@ def _part(part: InputPart) -> Part:
             return Part(type=part.type)
 
 
+def words_in(item: InputItem) -> str:
+    """The text of a message."""
+    return _words(item.content)
+
+
 def _words(content: str | Sequence[InputPart] | None) -> str:
     if isinstance(content, str) or content is None:
         return content or ""

@@ -19,6 +19,8 @@ class ResponseParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
         agent: that answers. created_at: seconds since 1970.
         background: its client polls. store: it can be asked for later.
         previous, conversation: as the client named them.
+        added_seq: of the last item added to its conversation that it brought with its input. added_chars: of
+            the prompt, at its beginning, that are the words of such items.
         instructions, system: names of objects; of the request, and of system messages up to here.
     """
 
@@ -34,6 +36,8 @@ class ResponseParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
     max_output_tokens: int | None = None
     parallel_tool_calls: bool = True
     truncation: str = "disabled"
+    added_seq: int = 0
+    added_chars: int = 0
     user: str | None = None
 
 

@@ -1,5 +1,6 @@
 """The body of a request for a response, and what of it is refused because it would not be honoured."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -131,7 +132,15 @@ def check_request(body: ResponseRequest) -> None:
         raise InvalidInputError("conversation", "must not come with previous_response_id")
     if body.background and body.store is False:
         raise InvalidInputError("store", "must not be false with background: the response is asked for later")
-    metadata = body.metadata or {}
+    check_metadata(body.metadata or {})
+
+
+def check_metadata(metadata: Mapping[str, str]) -> None:
+    """Limits of what a client writes beside something.
+
+    Raises:
+        InvalidInputError: they are not kept.
+    """
     if len(metadata) > MAX_METADATA:
         raise InvalidInputError("metadata", f"at most {MAX_METADATA} pairs, got {len(metadata)}")
     for key, value in metadata.items():
