@@ -41,6 +41,7 @@ SECONDS: Final = {
     "tests/integration/test_up_life.py": 100,
     "tests/integration/test_executor_join.py": 100,
     "tests/e2e/test_web.py": 90,
+    "tests/e2e/test_people.py": 60,
     "tests/chaos/test_points.py": 90,
     "tests/integration/test_agent_refusals.py": 90,
     "tests/integration/test_tools_executor.py": 85,
