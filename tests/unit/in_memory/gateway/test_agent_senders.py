@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
+from fairlead_common.bus.dead_letters import dead_letter
+from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.request_info import Sender
 from fairlead_common.protocol.subjects import Actor
 from fairlead_common.protocol.users import Need, Sharing, UserRole
 from fairlead_gateway.agent_protocol.senders import check_still_hears, checked_principal
 from fairlead_gateway.http.problems import Problem
 from tests.support.fake_bus import FakeBus
-from tests.support.gateway_in_memory import gateway_in_memory
+from tests.support.gateway_in_memory import TOKEN, gateway_in_memory
 
 ANN = Sender("nats:desk", Actor("ann", 17))
 
@@ -73,3 +75,21 @@ async def test_the_rest_of_an_answer_is_not_for_who_is_disabled_or_not_shared_wi
         await w.user("ann", "operator", disabled=True)
         with pytest.raises(Problem, match="disabled"):
             check_still_hears(w.gateway, "ann.17", "main")
+
+
+async def test_what_was_refused_of_who_acts_for_a_user_is_not_put_back_by_an_admin(
+    bus: FakeBus, tmp_path: Path
+) -> None:
+    async with gateway_in_memory(bus, tmp_path) as w:
+        for subject in (
+            s.acting_mail(s.mail("a", "prompt", "k"), Actor("ann", 17)),
+            s.mail("a", "prompt", "l"),
+        ):
+            seq = await bus.publish(subject, b"x")
+            record = await bus.last(s.SESSIONS, subject)
+            assert record is not None
+            assert record.seq == seq
+            await dead_letter(bus, "sessions", record, "refused")
+        letters = (await w.ask(TOKEN, "GET", "/api/dead")).json()["letters"]
+        why = {each["subject"].split(".")[4]: each["no_retry"] for each in letters}
+        assert why == {"as": "it was sent for the user ann, who sends it again", "prompt": ""}

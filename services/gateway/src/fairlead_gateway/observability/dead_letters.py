@@ -184,6 +184,8 @@ def _whose(subject: str) -> tuple[str, str]:
         return "", "its session has no valid id"
     if parsed.part != "in":
         return parsed.session, "it is an entry of a log, which was passed over; logs are never written again"
+    if parsed.actor is not None:  # put back, it would count as an admin's, and say of itself who sent it
+        return parsed.session, f"it was sent for the user {parsed.actor.user}, who sends it again"
     if parsed.kind == "approval":
         return parsed.session, "a decision is about what was shown then: decide again"
     if parsed.kind == "abort":
