@@ -316,6 +316,10 @@ def test_a_tailnet_that_opens_the_gateway_to_everybody_is_a_problem(
     named: dict[str, Any] = {"FAIRLEAD_PUBLIC_URL": public} if public else {}
     seen = look(place, **named)
     assert tuple(each.state for each in tailnet.tailscale(seen)) == found
+    if state == "Running":  # the same, set by `fairlead up --tailscale`
+        on = json.dumps({"place": "box.tail1.ts.net:443", "funnel": funnel != "{}"})
+        (place.path / "tailscale-serve.json").write_text(on)
+        assert [each.state for each in tailnet.tailscale(look(place))] == ["ok", "ok"]
 
 
 # -- services, from what NATS told -----------------------------------------------

@@ -17,6 +17,7 @@ from fairlead_node.supervisor.environment import StartPlan, default_model, parse
 from fairlead_node.supervisor.output import Console, console_of_this_terminal
 from fairlead_node.supervisor.start_configuration import check_overrides
 from fairlead_node.supervisor.supervisor import Supervisor
+from fairlead_node.supervisor.tailnet_serving import TailnetAddress, TailnetMode, offered
 from fairlead_remote.listener import RemoteListener
 
 
@@ -38,8 +39,18 @@ from fairlead_remote.listener import RemoteListener
     metavar="ADDRESS[:PORT]|off",
     help="Let executors of other machines in at this address, encrypted; kept for later starts.",
 )
+@click.option(
+    "--tailscale",
+    type=click.Choice(("serve", "funnel")),
+    help="Have the tailscaled of this machine offer it by https: to the tailnet, or to the internet.",
+)
 def up(
-    sets: tuple[str, ...], workers: str, nats_url: str | None, replicas: int | None, listen: str | None
+    sets: tuple[str, ...],
+    workers: str,
+    nats_url: str | None,
+    replicas: int | None,
+    listen: str | None,
+    tailscale: TailnetMode | None,
 ) -> None:
     """Start Fairlead on this machine and keep it running.
 
@@ -53,6 +64,7 @@ def up(
       FAIRLEAD_WORKSPACE  folder in which the agent `main` works (default $FAIRLEAD_HOME/workspace)
       FAIRLEAD_LISTEN     same as --listen; kept for later starts
       FAIRLEAD_NATS_PORT  port of the embedded NATS server on 127.0.0.1; kept (default: a free port)
+      FAIRLEAD_TAILSCALE_SOCKET  of tailscaled (default /var/run/tailscale/tailscaled.sock)
       FAIRLEAD_NATS_URL   same as --nats, but keeps a password off the command line
       FAIRLEAD_NATS_REPLICAS  same as --replicas
       OPENAI_BASE_URL, OPENAI_API_KEY, OPENAI_MODEL, ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY,
@@ -68,6 +80,8 @@ def up(
     model = default_model(os.environ)
     if model.binding:
         overrides.setdefault("models.default", model.name)
+    if tailscale:
+        overrides.setdefault("gateway.tailscale.enabled", True)
     if overrides:
         check_overrides(overrides)
     console = console_of_this_terminal(dict(os.environ))
@@ -85,17 +99,19 @@ def up(
         _choose_listener(home, listen or os.environ.get("FAIRLEAD_LISTEN"), bool(external_url), console)
         _require_answer(external_url or "")
         _choose_replicas(replicas, bool(external_url))
-        plan = StartPlan(home, port, workspace_of(home), overrides, host)
-        status = asyncio.run(
-            Supervisor(
-                plan,
-                workers=counts,
-                external=remember_external(home, external_url) if external_url else None,
-                console=console,
-                announce=_announcer(home, port, console),
-                suggested_model=None if "models.default" in overrides else model,
-            ).run()
-        )
+        announce = _announcer(home, port, console)
+        with offered(tailscale, home, port, console.say) as offer:
+            plan = StartPlan(home, port, workspace_of(home), overrides, host, variables=_public(offer))
+            status = asyncio.run(
+                Supervisor(
+                    plan,
+                    workers=counts,
+                    external=remember_external(home, external_url) if external_url else None,
+                    console=console,
+                    announce=announce,
+                    suggested_model=None if "models.default" in overrides else model,
+                ).run()
+            )
     finally:
         lock.release()
     if status:
@@ -107,6 +123,10 @@ def _host() -> str:
         return host_label(os.environ)
     except InvalidInputError as error:
         raise CommandError(str(error), CONFIG) from error
+
+
+def _public(offer: TailnetAddress | None) -> dict[str, str]:
+    return {} if offer is None else {"FAIRLEAD_PUBLIC_URL": offer.url}
 
 
 def _require_answer(url: str) -> None:

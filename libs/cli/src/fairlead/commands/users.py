@@ -40,18 +40,26 @@ def ls(as_json: bool, url: str | None) -> None:
     for each in found:
         state = "disabled" if each["disabled"] else ""
         password = "password" if each.get("password") else ""
-        line = f"{each['name']:24}  {each['role']:10}  {each['tokens']:3} tokens  {password:8}  {state}"
+        more = f"{password:8}  {each.get('tailscale', '')}  {state}"
+        line = f"{each['name']:24}  {each['role']:10}  {each['tokens']:3} tokens  {more}"
         click.echo(line.rstrip())
 
 
 @users.command("set")
 @click.argument("name")
-@click.option("--role", type=_ROLE, required=True, help="What the user may do from now on.")
+@click.option("--role", type=_ROLE, help="What the user may do from now on.")
+@click.option(
+    "--tailscale", metavar="LOGIN", help="Login name at Tailscale, such as ann@example.com; '': none."
+)
 @URL
-def set_role(name: str, role: str, url: str | None) -> None:
-    """Change the role of a user. It counts at once, for all tokens and logins."""
-    _change(name, {"role": role}, url)
-    click.echo(f"changed: {name} ({role})")
+def set_user(name: str, role: str | None, tailscale: str | None, url: str | None) -> None:
+    """Change a user. It counts at once, for all tokens and logins."""
+    given = {"role": role, "tailscale": tailscale}
+    change = {key: value for key, value in given.items() if value is not None}
+    if not change:
+        raise click.UsageError("what is to be changed? --role, --tailscale")
+    _change(name, change, url)
+    click.echo(f"changed: {name} ({', '.join(value or 'no ' + key for key, value in change.items())})")
 
 
 @users.command("password")

@@ -29,6 +29,7 @@ from fairlead_common.config.part import ConfigPart, Extensions, Positive
 from fairlead_common.config.policy import PolicyConfig, check_layer, check_policy
 from fairlead_common.config.sandboxes import SandboxesConfig, check_kind, check_names
 from fairlead_common.config.sessions import SessionsConfig
+from fairlead_common.config.tailscale import TailscaleConfig
 from fairlead_common.config.web import WebConfig
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import check_id
@@ -76,6 +77,7 @@ class GatewayConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields
         openai: the API that OpenAI's clients speak.
         agent_protocol: sessions as agents of the Synadia Agent Protocol.
         password_login: whether users who have a password may log in with it.
+        tailscale: logins of people whom Tailscale knows.
         audit_days: for which entries of the audit log are kept that are written from then on; 0: for ever.
     """
 
@@ -85,6 +87,7 @@ class GatewayConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields
     openai: OpenAiConfig = OpenAiConfig()
     agent_protocol: AgentProtocolConfig = AgentProtocolConfig()
     password_login: bool = True
+    tailscale: TailscaleConfig = TailscaleConfig()
     audit_days: Annotated[float, msgspec.Meta(ge=0, le=36_500)] = 400.0
 
 

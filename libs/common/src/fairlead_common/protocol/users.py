@@ -86,6 +86,7 @@ class UserRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             nothing to a later one of the same name.
         created_at, updated_at: milliseconds since 1970, UTC.
         created_by: who made the user.
+        tailscale: login name at Tailscale, in lower case, by which the user may log in; empty: none.
     """
 
     name: str
@@ -95,6 +96,7 @@ class UserRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at: int = 0
     updated_at: int = 0
     created_by: str = ""
+    tailscale: str = ""
 
 
 class ApiToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -8,6 +8,7 @@ from typing import Any, Final
 from fairlead_common.installation.home import port_of
 from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, ok, problem, skipped, warning
+from fairlead_node.supervisor.tailnet_serving import FILE
 
 _WITHIN_S: Final = 3.0
 
@@ -32,6 +33,8 @@ def _served(config: dict[str, Any], look: DoctorContext) -> Finding:
     port = port_of(look.home, look.environ)
     ours = [place for place, web in (config.get("Web") or {}).items() if f":{port}" in json.dumps(web)]
     open_to_all = [place for place, on in (config.get("AllowFunnel") or {}).items() if on and place in ours]
+    by_up = _by_up(look)
+    open_to_all = [place for place in open_to_all if by_up.get(place) is not True]
     if open_to_all:
         return problem(
             "tailnet.serve", f"funnel is on for {', '.join(open_to_all)}: reachable from the internet",
@@ -44,13 +47,23 @@ def _served(config: dict[str, Any], look: DoctorContext) -> Finding:
     public = look.environ.get("FAIRLEAD_PUBLIC_URL", "")
     hosts = look.config_or_defaults().gateway.hosts
     named = {place.rpartition(":")[0] for place in ours}
-    if not any(host in public or host in hosts for host in named):
+    if not by_up and not any(host in public or host in hosts for host in named):
         host = sorted(named)[0]
         return warning(
             "tailnet.serve", f"{host} is served, but the gateway does not accept that name",
             f"set FAIRLEAD_PUBLIC_URL=https://{host}, or add it to gateway.hosts",
         )  # fmt: skip
-    return ok("tailnet.serve", f"{', '.join(ours)} to the tailnet")
+    reached = "the internet, as `fairlead up` was told" if any(by_up.values()) else "the tailnet"
+    return ok("tailnet.serve", f"{', '.join(ours)} to {reached}")
+
+
+def _by_up(look: DoctorContext) -> dict[str, bool]:
+    """The place that `fairlead up --tailscale` has set, and whether it is open to the internet."""
+    try:
+        served = json.loads((look.home.path / FILE).read_bytes())
+        return {str(served["place"]): bool(served["funnel"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def _ask(*words: str) -> dict[str, Any] | None:

@@ -132,6 +132,11 @@ class Auth:
         self.throttle = Throttle()
 
     @property
+    def is_guessable(self) -> bool:
+        """Whether the admin token is short enough to be guessed."""
+        return self._file.guessable
+
+    @property
     def generation(self) -> int:
         """Of the auth file that is in use; credentials of an earlier one are worth nothing."""
         return self._generation
@@ -302,7 +307,7 @@ class Auth:
         """
         is_of_token = principal.via in ("signed", "api")
         made_from = principal.token_id if is_of_token else principal.made_from
-        until = principal.expires_at if is_of_token or principal.via == "paired" else None
+        until = principal.expires_at if is_of_token or principal.via in ("paired", "tailscale") else None
         ttl_s = float(COOKIE_TTL_S)
         if until is not None:
             ttl_s = min(ttl_s, until - time.time())

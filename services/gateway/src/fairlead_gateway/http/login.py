@@ -1,6 +1,6 @@
 """Logging in and out, and who one is."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from starlette.requests import Request
@@ -13,6 +13,7 @@ from fairlead_gateway.http import web_files
 from fairlead_gateway.http.auth import PAGE_HEADER, Login, clear_cookie
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode, one
+from fairlead_gateway.identity import tailscale
 from fairlead_gateway.identity.audit_writer import now_ms
 from fairlead_gateway.identity.pairing import CODE, login_with
 from fairlead_gateway.identity.passwords import Password, log_in
@@ -21,17 +22,24 @@ from fairlead_gateway.responses import Me
 
 
 class LoginBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of `POST /api/login`: a token, or the name of a user and its password."""
+    """Body of `POST /api/login`: a token, the name of a user and its password, or what Tailscale says."""
 
     token: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)] | None = None
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
     password: Password | None = None
+    tailscale: Literal[True] | None = None
 
 
 class LoginWays(msgspec.Struct, frozen=True, kw_only=True):
-    """What one may log in with, beside a token. `password`: somebody has one, and it is not switched off."""
+    """What one may log in with, beside a token.
+
+    Fields:
+        password: somebody has one, and it is not switched off.
+        tailscale: the login that Tailscale names for the caller, not yet checked; empty: none.
+    """
 
     password: bool
+    tailscale: str = ""
 
 
 async def login_page(request: Request) -> Response:
@@ -75,12 +83,16 @@ async def login(request: Request) -> Response:
     """204, the cookie, and the header `X-Fairlead-Page` with the page's half of the login."""
     check_parameters(request)
     body = await decode(request, LoginBody)
-    if body.token is not None and body.name is None and body.password is None:
-        principal = await _by_token(request, body.token)
-    elif body.token is None and body.name is not None and body.password is not None:
-        principal = await _by_password(request, body.name, body.password)
-    else:
-        raise Problem(400, "body: must have either `token`, or `name` and `password`", field="body")
+    match body:
+        case LoginBody(token=str(token), name=None, password=None, tailscale=None):
+            principal = await _by_token(request, token)
+        case LoginBody(token=None, name=str(name), password=str(password), tailscale=None):
+            principal = await _by_password(request, name, password)
+        case LoginBody(token=None, name=None, password=None, tailscale=True):
+            principal = await _by_tailscale(request)
+        case _:
+            text = "body: must have either `token`, or `name` and `password`, or `tailscale`"
+            raise Problem(400, text, field="body")
     request.state.audited_user = principal.user
     made = _login(request, principal)
     return _with_cookie(Response(status_code=204, headers={PAGE_HEADER: made.page}), made)
@@ -114,12 +126,27 @@ async def _by_password(request: Request, name: str, password: str) -> Principal:
         raise
 
 
+async def _by_tailscale(request: Request) -> Principal:
+    gateway, address = gateway_of(request), request.state.address
+    try:
+        async with answering():
+            return await tailscale.log_in(gateway, request)
+    except Problem as problem:
+        throttle = gateway.auth.throttle
+        if problem.status == 401 and address not in throttle.paused():  # noted, but not without end
+            throttle.fail(address)
+        raise
+
+
 async def ways(request: Request) -> Response:
     """What the page offers to log in with."""
     check_parameters(request)
     gateway = gateway_of(request)
+    offered = tailscale.offered_login(gateway, request)
     switched_on = gateway.config.current.gateway.password_login
-    return json_response(LoginWays(password=switched_on and gateway.auth.directory.has_passwords))
+    return json_response(
+        LoginWays(password=switched_on and gateway.auth.directory.has_passwords, tailscale=offered)
+    )
 
 
 async def logout(request: Request) -> Response:

@@ -1,6 +1,7 @@
 """Checks of each request before any route: Host, Origin, credentials, limits; and headers on every answer."""
 
 import asyncio
+import ipaddress
 import re
 from collections.abc import Callable
 from typing import Final
@@ -24,6 +25,7 @@ DISCARDED_BYTES: Final = 32 << 20  # of a body that is too large
 DISCARD_S: Final = 1.0
 
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 PUBLIC_API: Final = frozenset({"/api/login", "/api/login/ways", "/api/pair/redeem"})
 
@@ -66,9 +68,10 @@ class Asked:
 
     Args:
         public_host: a name that clients have over TLS only: a request for it is taken for secure.
+        trusts_proxy: a proxy of this machine says from which address a request comes.
     """
 
-    def __init__(self, scope: Scope, public_host: str = "") -> None:
+    def __init__(self, scope: Scope, public_host: str = "", *, trusts_proxy: bool = False) -> None:
         found: dict[bytes, str] = {}
         self.cookies: list[str] = []
         for name, value in scope["headers"]:
@@ -80,10 +83,11 @@ class Asked:
             found[name] = value.decode("latin-1")
         self.found = found
         client = scope.get("client")
-        self.address = client[0] if client else ""
+        self.peer: str = client[0] if client else ""
         self.method: str = scope.get("method", "GET")  # a WebSocket has none
         self.path: str = scope["path"]
-        forwarded = found.get(b"x-forwarded-proto", "") if self.address in ("127.0.0.1", "::1") else ""
+        forwarded = found.get(b"x-forwarded-proto", "") if self.peer in LOOPBACK else ""
+        self.address = (_forwarded(scope) if trusts_proxy and self.peer in LOOPBACK else "") or self.peer
         is_public = bool(public_host) and found.get(b"host", "").lower().removesuffix(":443") == public_host
         self.secure = is_public or scope["scheme"] == "wss" or "https" in (scope["scheme"], forwarded)
         self.is_public = is_public
@@ -122,7 +126,7 @@ class RequestGuard:
         path, secure = scope["path"], scope["scheme"] == "https"
         api = is_api(path)
         try:
-            asked = Asked(scope, self._public_host)
+            asked = self._asked(scope)
             secure = asked.secure
             principal = await self._admit(asked, scope)
             receive = self._limited(asked, receive)
@@ -133,7 +137,11 @@ class RequestGuard:
             await problem.response(path)(scope, receive, headers)
             return
         scope.setdefault("state", {}).update(
-            principal=principal, secure=secure, address=asked.address, is_private=secure or asked.is_local
+            principal=principal,
+            secure=secure,
+            address=asked.address,
+            is_private=secure or asked.is_local,
+            peer=asked.peer,
         )
         begun = False
         headed = _with_headers(send, api=api, secure=secure)
@@ -153,10 +161,15 @@ class RequestGuard:
         except Exception:
             log.exception("request_failed", method=asked.method, path=path)
 
+    def _asked(self, scope: Scope) -> Asked:
+        # A program of this machine can name any address: it must not be able to guess on for that.
+        trusts = self._config.current.gateway.tailscale.enabled and not self._auth.is_guessable
+        return Asked(scope, self._public_host, trusts_proxy=trusts)
+
     async def _let_socket_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on the handshake of a WebSocket connection. Who it is of, its first request tells."""
         try:
-            asked = Asked(scope, self._public_host)
+            asked = self._asked(scope)
             self._check_source(asked, scope)
         except Problem as problem:
             await problem.response(scope["path"])(scope, receive, send)
@@ -304,6 +317,15 @@ def _same_origin(origin: str, host: str, *, secure: bool) -> bool:
     asked_port = int(match["port"]) if match and match["port"] else default
     name = match["name"].strip("[]").lower() if match else ""
     return (parts.hostname or "") == name and (port or default) == asked_port
+
+
+def _forwarded(scope: Scope) -> str:
+    """The address that the proxy names; empty unless it is one."""
+    found = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+    try:
+        return str(ipaddress.ip_address(found[0].decode("ascii").strip())) if len(found) == 1 else ""
+    except ValueError:
+        return ""
 
 
 def _cookies(header: str) -> list[str]:

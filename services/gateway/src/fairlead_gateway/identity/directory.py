@@ -24,7 +24,7 @@ from fairlead_common.protocol.users import (
 )
 from fairlead_common.received import Record
 from fairlead_gateway.bucket_follower import follow_bucket
-from fairlead_gateway.identity.principal import Principal
+from fairlead_gateway.identity.principal import TAILNET, Principal
 
 log = structlog.get_logger()
 
@@ -228,6 +228,9 @@ class Directory:
         if not self._is_of_password(name, principal):
             return None
         if user.disabled or (principal.user_id and principal.user_id != user.id):
+            return None
+        made_from = principal.made_from
+        if made_from.startswith(TAILNET) and made_from.removeprefix(TAILNET) != user.tailscale:
             return None
         scopes = SCOPES_OF[user.role]
         if "admin" not in principal.scopes:

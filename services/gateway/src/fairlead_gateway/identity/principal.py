@@ -4,7 +4,8 @@ from typing import Final, Literal, NamedTuple
 
 from fairlead_common.protocol.users import ADMIN, Scope, UserRole
 
-Via = Literal["token", "signed", "api", "cookie", "code", "paired", "password", "nats"]
+Via = Literal["token", "signed", "api", "cookie", "code", "paired", "password", "tailscale", "nats"]
+TAILNET: Final = "tailnet."  # of `made_from`, before the login at Tailscale
 API: Final = "api."  # of the `token_id` of an API token, before its id
 
 
@@ -14,11 +15,12 @@ class Principal(NamedTuple):
     Fields:
         user: named as the sender of what it asks for.
         scopes: what it may, never more than its role.
-        via: `code`, `paired` and `password`: good for one login and nothing else. `nats`: a user of NATS,
-            which has let it publish there.
+        via: `code`, `paired`, `password` and `tailscale`: good for one login and nothing else. `nats`: a
+            user of NATS, which has let it publish there.
         expires_at: seconds since 1970; None for the admin token.
         token_id: of a signed token, a cookie or a code; of an API token with `api.` before it.
-        made_from: of a cookie: the `token_id` of the token it was made from.
+        made_from: of a cookie: the `token_id` of the token it was made from, or `tailnet.` and the login at
+            Tailscale.
         generation: of the auth file that said so.
         role: of the account. account: the user whose rights it has, who owns the sessions that it creates;
             `admin` for the owner of the installation.

@@ -25,6 +25,8 @@ from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode
 from fairlead_gateway.identity.tokens import remove_tokens
 
+TailscaleLogin = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\s\x00-\x1f\x7f]*$(?!\n)")]
+
 
 class NewUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Body of `POST /api/users`. `adopt`: also if there was a user of this name, whose sessions it gets."""
@@ -35,10 +37,11 @@ class NewUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UserChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of `PATCH /api/users/{user}`."""
+    """Body of `PATCH /api/users/{user}`. `tailscale`: login name there; empty: none."""
 
     role: UserRole | None = None
     disabled: bool | None = None
+    tailscale: TailscaleLogin | None = None
 
 
 class ListedUser(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +57,7 @@ class ListedUser(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int = 0
     created_by: str = ""
     tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    tailscale: str = ""
     password: bool = False
 
 
@@ -86,6 +90,7 @@ async def change(request: Request) -> Response:
     check_parameters(request)
     gateway, name = gateway_of(request), _name(request)
     body = await decode(request, UserChange)
+    _check_login(gateway, name, body.tailscale)
     async with answering():
         while True:
             found = await _stored(gateway, name)
@@ -94,6 +99,7 @@ async def change(request: Request) -> Response:
                 user,
                 role=body.role or user.role,
                 disabled=user.disabled if body.disabled is None else body.disabled,
+                tailscale=user.tailscale if body.tailscale is None else body.tailscale.lower(),
                 updated_at=_now_ms(),
             )
             try:
@@ -119,7 +125,7 @@ async def remove(request: Request) -> Response:
 
 
 async def make_user(
-    gateway: Gateway, name: str, role: UserRole, created_by: str, *, adopt: bool = False
+    gateway: Gateway, name: str, role: UserRole, created_by: str, *, adopt: bool = False, tailscale: str = ""
 ) -> UserRecord:
     """The new user.
 
@@ -130,7 +136,13 @@ async def make_user(
         raise Problem(409, f"name: must not be one that Fairlead uses itself, got {name!r}", field="name")
     now = _now_ms()
     user = UserRecord(
-        name=name, role=role, id=new_id(), created_at=now, updated_at=now, created_by=created_by
+        name=name,
+        role=role,
+        id=new_id(),
+        created_at=now,
+        updated_at=now,
+        created_by=created_by,
+        tailscale=tailscale,
     )
     bucket = _bucket(gateway)
     last = await bucket.last(user_key(name))
@@ -143,6 +155,15 @@ async def make_user(
         raise Problem(409, f"there is a user {name}", field="name") from None
     await _hear(gateway, name)
     return user
+
+
+def _check_login(gateway: Gateway, name: str, login: str | None) -> None:
+    """That no other user has this login at Tailscale."""
+    wanted = (login or "").lower()
+    users = gateway.auth.directory.users()
+    taken = [each.name for each in users if wanted and each.tailscale == wanted and each.name != name]
+    if taken:
+        raise Problem(409, f"tailscale: {taken[0]} has the login {login}", field="tailscale")
 
 
 def _name(request: Request) -> str:
@@ -187,5 +208,6 @@ def _shown(gateway: Gateway, user: UserRecord) -> ListedUser:
         updated_at=user.updated_at,
         created_by=user.created_by,
         tokens=sum(token.user == user.name for token in gateway.auth.directory.tokens()),
+        tailscale=user.tailscale,
         password=password is not None and bool(password.hash),
     )

@@ -130,7 +130,7 @@ export interface SessionChange {
 export const api = {
   me: () => json<Me>("GET", "/api/me"),
   loginWays: () => json<LoginWays>("GET", "/api/login/ways"),
-  login: (by: { token: string } | { name: string; password: string }) =>
+  login: (by: { token: string } | { name: string; password: string } | { tailscale: true }) =>
     request("POST", "/api/login", by).then(keepLogin),
   logout: () => request("POST", "/api/logout").then(forgetLogin),
   agents: () => json<{ agents: Agent[] }>("GET", "/api/agents").then((answer) => answer.agents),

@@ -1805,19 +1805,28 @@ export interface ListedUser {
   updated_at: number;
   created_by: string;
   tokens: number;
+  tailscale: string;
   password: boolean;
 }
 
-/** Body of `POST /api/login`: a token, or the name of a user and its password. */
+/** Body of `POST /api/login`: a token, the name of a user and its password, or what Tailscale says. */
 export interface LoginBody {
   token?: string | null;
   name?: string | null;
   password?: string | null;
+  tailscale?: true | null;
 }
 
-/** What one may log in with, beside a token. `password`: somebody has one, and it is not switched off. */
+/**
+ * What one may log in with, beside a token.
+ *
+ * Fields:
+ *     password: somebody has one, and it is not switched off.
+ *     tailscale: the login that Tailscale names for the caller, not yet checked; empty: none.
+ */
 export interface LoginWays {
   password: boolean;
+  tailscale: string;
 }
 
 /** A code. `path` opens a login in a browser. `expires_at`: milliseconds since 1970. */
@@ -3999,10 +4008,11 @@ export interface UsageSum {
   unknown_usd: number;
 }
 
-/** Body of `PATCH /api/users/{user}`. */
+/** Body of `PATCH /api/users/{user}`. `tailscale`: login name there; empty: none. */
 export interface UserChange {
   role?: ("admin" | "approver" | "operator" | "viewer") | null;
   disabled?: boolean | null;
+  tailscale?: string | null;
 }
 
 /** All users. */

@@ -9,6 +9,7 @@ type Way = "password" | "token";
 export function Login({ onDone }: { onDone: () => void }) {
   const [way, setWay] = useState<Way | null>(null);
   const [hasPasswords, setHasPasswords] = useState(false);
+  const [tailscale, setTailscale] = useState("");
   const [name, setName] = useState("");
   const [password, setPassword] = useState("");
   const [token, setToken] = useState("");
@@ -20,25 +21,30 @@ export function Login({ onDone }: { onDone: () => void }) {
     if (byLink) history.replaceState(null, "", "/login");
   }, [byLink]);
   useEffect(() => {
-    const offer = (ways: { password: boolean }): void => {
+    const offer = (ways: { password: boolean; tailscale?: string }): void => {
+      setTailscale(ways.tailscale ?? "");
       setHasPasswords(ways.password);
       setWay((chosen) => chosen ?? (ways.password ? "password" : "token"));
     };
     api.loginWays().then(offer, () => offer({ password: false }));
   }, []);
 
-  const submit = async (event: SyntheticEvent): Promise<void> => {
-    event.preventDefault();
+  const signIn = async (by: Parameters<typeof api.login>[0]): Promise<void> => {
     setBusy(true);
     setProblem(null);
     try {
-      await api.login(way === "password" ? { name: name.trim(), password } : { token: token.trim() });
+      await api.login(by);
       onDone();
     } catch (error) {
-      setProblem(wordsFor(error, way ?? "token"));
-      if (way === "password") setPassword("");
+      setProblem(wordsFor(error, "token" in by));
+      if ("password" in by) setPassword("");
       setBusy(false);
     }
+  };
+
+  const submit = (event: SyntheticEvent): void => {
+    event.preventDefault();
+    void signIn(way === "password" ? { name: name.trim(), password } : { token: token.trim() });
   };
 
   const other = (next: Way): void => {
@@ -48,13 +54,18 @@ export function Login({ onDone }: { onDone: () => void }) {
 
   return (
     <main className={styles.page}>
-      <form className={styles.card} onSubmit={(event) => void submit(event)}>
+      <form className={styles.card} onSubmit={submit}>
         <img src="/favicon.svg" alt="" width="40" height="40" />
         <h1>Sign in to Fairlead</h1>
         {byLink && (
           <p role="alert" className={styles.notice}>
             This link was already used, or it has expired. <code>fairlead login</code> prints a new one.
           </p>
+        )}
+        {tailscale && (
+          <Button tone="primary" disabled={busy} onClick={() => void signIn({ tailscale: true })}>
+            Continue as {tailscale}
+          </Button>
         )}
         {way === "password" && (
           <>
@@ -133,10 +144,9 @@ export function Login({ onDone }: { onDone: () => void }) {
   );
 }
 
-function wordsFor(error: unknown, way: Way): string {
+function wordsFor(error: unknown, byToken: boolean): string {
   if (!(error instanceof ApiError)) return error instanceof Error ? error.message : String(error);
-  if (way === "password") {
-    if (error.status === 401) return "The name or the password is wrong.";
+  if (!byToken) {
     return `${error.message.charAt(0).toUpperCase()}${error.message.slice(1)}.`.replace("..", ".");
   }
   if (error.status === 401 || error.status === 403)
