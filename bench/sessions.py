@@ -77,7 +77,7 @@ async def _installation(options: Options, count: int) -> Json:
             await asyncio.to_thread(here.stack.up.start, 300)
             ready_s = round(time.monotonic() - began, 2)
             await _listed(here)
-            found = await _idle(here, server)
+            found = await _idle(here, server, count)
             found["ms"] = await _requests(here, options, count)
             found["restart_s"] = {name: await _restart(here, bus, name) for name in RESTARTED}
         await bus.close()
@@ -126,8 +126,8 @@ async def _counted(bus: Bus) -> int:
     return 0 if record is None else msgspec.json.decode(record.data, type=UsagePosition).seq
 
 
-async def _idle(here: Setting, server: NatsServer) -> Json:
-    seconds = IDLE_S / 6 if here.options.quick else IDLE_S
+async def _idle(here: Setting, server: NatsServer, count: int) -> Json:
+    seconds = IDLE_S / 6 if here.options.quick or count == FEW else IDLE_S
     await asyncio.sleep(5)
     before = _cpu(here, server)
     await asyncio.sleep(seconds)

@@ -62,7 +62,7 @@ class LogReader:
         while await self.take_over() or await self._plain.take_over():
             if now_s() > began_s + WITHIN_S:
                 log.info("log_reader_behind", within_s=WITHIN_S)
-                break
+                return  # the rest is read after the next sweep
         self._not_before_s = now_s() + PERIOD_S
 
     async def take_over(self) -> bool:
