@@ -103,6 +103,12 @@ async def test_what_cannot_be_an_item_is_refused(client: openai.AsyncOpenAI) -> 
     for item in wrong:
         with pytest.raises(openai.BadRequestError, match=r"items\[0\]"):
             await client.conversations.items.create(made.id, items=[item])
+    picture: Any = {
+        "role": "user",
+        "content": [{"type": "input_image", "image_url": "https://example.com/a"}],
+    }
+    with pytest.raises(openai.BadRequestError, match="image_url"):
+        await client.conversations.items.create(made.id, items=[picture])
     with pytest.raises(openai.BadRequestError):
         await client.conversations.items.create(made.id, items=[user("x")] * 21)
     with pytest.raises(openai.BadRequestError, match="after"):

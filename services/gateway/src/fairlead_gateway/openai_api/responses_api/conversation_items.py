@@ -10,7 +10,7 @@ from fairlead_common.protocol.ids import new_id
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.openai_api.responses_api.conversation_store import AddedItem, StoredConversation
 from fairlead_gateway.openai_api.responses_api.ids import MailKind, ResponseId
-from fairlead_gateway.openai_api.responses_api.input_items import words_in
+from fairlead_gateway.openai_api.responses_api.input_items import check_parts, words_in
 from fairlead_gateway.openai_api.responses_api.input_list import input_list
 from fairlead_gateway.openai_api.responses_api.request import InputItem, InputPart
 from fairlead_gateway.openai_api.responses_api.stored import StoredResponse, find_response, read_response
@@ -101,6 +101,7 @@ def checked(given: list[InputItem], *, has_begun: bool) -> list[InputItem]:
             raise InvalidInputError(
                 f"items[{index}].role", f"must be one of {allowed}{why}, got {item.role[:80]!r}"
             )
+        check_parts(item)
         if not words_in(item).strip() and isinstance(item.content, str | None):
             raise InvalidInputError(f"items[{index}].content", "must not be empty")
     return [msgspec.structs.replace(item, id=f"msg_{new_id()}") for item in given]

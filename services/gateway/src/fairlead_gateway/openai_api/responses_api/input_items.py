@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from fairlead_common.errors import InvalidInputError
 from fairlead_gateway.http.problems import Problem
-from fairlead_gateway.openai_api.parts import result_parts
+from fairlead_gateway.openai_api.parts import new_parts, result_parts
 from fairlead_gateway.openai_api.request import (
     CalledFunction,
     CalledTool,
@@ -161,6 +161,17 @@ def _part(part: InputPart) -> Part:
 def words_in(item: InputItem) -> str:
     """The text of a message."""
     return _words(item.content)
+
+
+def check_parts(item: InputItem) -> None:
+    """Refuse a message whose parts could not be stored.
+
+    Raises:
+        InvalidInputError: as for a prompt.
+    """
+    message = _message(item)
+    if message is not None and message.role != "assistant":
+        new_parts(message)
 
 
 def _words(content: str | Sequence[InputPart] | None) -> str:
