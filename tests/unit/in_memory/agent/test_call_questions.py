@@ -11,6 +11,7 @@ from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.entries import ApprovalEntry, ApprovalRequestEntry
 from fairlead_common.protocol.messages import ToolCall, ToolResult, UserInput
+from fairlead_common.protocol.projections import TOMBSTONE, approval_key
 from fairlead_common.protocol.questions import Question
 from fairlead_common.service.log_formats import CALL_QUESTIONS
 from fairlead_common.session_log.records import ONE_ENTRY
@@ -48,6 +49,23 @@ async def test_the_answer_goes_to_the_call_which_goes_on_in_the_same_run(w: Memo
     assert await w.settled("a") == [*ASKED, "approval", *GOES_ON]
     assert await w.results("a") == [("ok", 'accept {"size":"l"}')]
     assert len(w.calls) == 1
+
+
+async def test_it_is_listed_while_the_call_runs_and_no_longer_than_it_is_open(w: MemoryWorld) -> None:
+    await w.agent()
+    request = await asked(w)
+    subject = s.kv(s.BUCKET_SESSIONS, approval_key(request.id))
+
+    async def is_listed() -> bool:
+        record = await w.bus.last(s.kv_stream(s.BUCKET_SESSIONS), subject)
+        return record is not None and record.data not in (b"", TOMBSTONE)
+
+    await asyncio.sleep(10)
+    assert await is_listed()
+    await w.decide("a", request, "once", answer=['{"size":"l"}'])
+    await w.settled("a")
+    await asyncio.sleep(10)
+    assert not await is_listed()
 
 
 async def test_a_no_declines_and_no_answer_in_time_cancels(w: MemoryWorld) -> None:

@@ -355,6 +355,7 @@ class HeldSession:
                 await drop_timers(self._bus, self.session, [f"approval-{each}" for each in settled])
                 shared.projections.show(owner.state)
 
+        questions.update_list = update_list
         failure: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as tasks:

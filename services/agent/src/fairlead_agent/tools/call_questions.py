@@ -7,6 +7,7 @@ over writes what is not there yet, so the executor has its answer whoever dies h
 
 import hashlib
 import time
+from collections.abc import Awaitable, Callable
 
 import msgspec
 import structlog
@@ -40,14 +41,24 @@ log = structlog.get_logger()
 _GROUP = "mcp"  # of the tools whose servers may ask
 
 
+async def _nothing() -> None:
+    """Where no list is kept."""
+
+
 class CallQuestions:
-    """Those of one session."""
+    """Those of one session.
+
+    Fields:
+        update_list: called when people have to see another question, or one less.
+    """
 
     def __init__(self, owner: Owner, bus: Bus, sent: SentCalls) -> None:
         self._owner = owner
         self._state = owner.state
         self._bus = bus
         self._sent = sent
+        self.update_list: Callable[[], Awaitable[None]] = _nothing
+        self._listed: set[str] = set()
         self._told: set[str] = set()  # approvals whose answers this owner knows to be written
 
     async def question_s(self, group: str, profile: AgentConfig) -> float:
@@ -143,6 +154,10 @@ class CallQuestions:
             async with self._owner.lock:
                 for each in [each for each in self._state.approvals.values() if each.asker]:
                     await self._owner.append_locked(_closed(each, "the user wrote a new message instead"))
+        asked = {each.id for each in self._state.approvals.values() if each.asker}
+        if asked != self._listed:  # the run goes on, and no end of a step shows it
+            self._listed = asked
+            await self.update_list()
         for approval_id, (request, entry) in list(self._state.call_answers.items()):
             call = self._state.pending.get(request.call_id)
             if approval_id not in self._told and call is not None and call.host is not None:
