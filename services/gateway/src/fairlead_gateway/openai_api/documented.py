@@ -7,6 +7,13 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from fairlead_gateway.openai_api.responses_api.objects import (
+    ApprovalItem,
+    FunctionCallItem,
+    OwnCallItem,
+    ReasoningItem,
+)
+
 SchemaObject = Annotated[dict[str, object], msgspec.Meta(description="JSON Schema")]
 
 
@@ -115,28 +122,57 @@ class InputTextPart(msgspec.Struct, frozen=True, kw_only=True, tag="input_text",
     text: str
 
 
-class InputImagePart(msgspec.Struct, frozen=True, kw_only=True, tag="input_image", tag_field="type"):
+class OutputTextPart(msgspec.Struct, frozen=True, kw_only=True, tag="output_text", tag_field="type"):
+    """Words of an answer."""
+
+    text: str
+
+
+class InputImagePart(
+    msgspec.Struct, frozen=True, kw_only=True, tag="input_image", tag_field="type", omit_defaults=True
+):
     """A picture of a prompt, as a `data:` URL."""
 
-    detail: str
-    image_url: str
+    image_url: str | None = None
+    detail: str = "auto"
     file_id: str | None = None
 
 
-class InputFilePart(msgspec.Struct, frozen=True, kw_only=True, tag="input_file", tag_field="type"):
+class InputFilePart(
+    msgspec.Struct, frozen=True, kw_only=True, tag="input_file", tag_field="type", omit_defaults=True
+):
     """A file of a prompt, as a `data:` URL."""
 
-    filename: str
-    file_data: str
+    filename: str | None = None
+    file_data: str | None = None
+    file_url: str | None = None
+    file_id: str | None = None
 
 
-class StoredInput(msgspec.Struct, frozen=True, kw_only=True, tag="message", tag_field="type"):
-    """The prompt that a response answers."""
+class PlainTextPart(msgspec.Struct, frozen=True, kw_only=True, tag="text", tag_field="type"):
+    """Words of whoever has the role."""
+
+    text: str
+
+
+class RefusalPart(msgspec.Struct, frozen=True, kw_only=True, tag="refusal", tag_field="type"):
+    """Words that refuse, in an earlier answer of another model."""
+
+    refusal: str
+
+
+class ShownMessage(
+    msgspec.Struct, frozen=True, kw_only=True, tag="message", tag_field="type", omit_defaults=True
+):
+    """A message of a conversation: of its client, or of the agent."""
 
     id: str
-    role: Literal["user"]
-    status: Literal["completed"]
-    content: list[InputTextPart | InputImagePart | InputFilePart]
+    role: Literal["user", "assistant", "system", "developer"]
+    status: str
+    content: list[
+        InputTextPart | OutputTextPart | PlainTextPart | InputImagePart | InputFilePart | RefusalPart
+    ]
+    phase: str | None = None
 
 
 class StoredToolOutput(
@@ -149,6 +185,8 @@ class StoredToolOutput(
     output: str
     status: Literal["completed"]
 
+
+ListedItem = ShownMessage | StoredToolOutput | ReasoningItem | OwnCallItem | FunctionCallItem | ApprovalItem
 
 DOCUMENTED: Final[dict[tuple[str, str], Any]] = {
     ("ChatRequest", "user"): str | None,
@@ -169,5 +207,5 @@ DOCUMENTED: Final[dict[tuple[str, str], Any]] = {
     ("ResponseObject", "text"): EchoedText,
     ("ResponseObject", "tools"): list[ResponseTool],
     ("ResponseObject", "tool_choice"): Literal["auto", "none", "required"] | ChosenFunction,
-    ("InputItemList", "data"): list[StoredInput | StoredToolOutput],
+    ("InputItemList", "data"): list[ListedItem],
 }

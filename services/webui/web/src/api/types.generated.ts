@@ -191,7 +191,7 @@ export interface ApprovalItem {
   id: string;
   name: string;
   arguments: string;
-  server_label: string;
+  server_label?: string;
 }
 
 /** Pending approvals, oldest first. */
@@ -1468,15 +1468,17 @@ export interface InputAudio {
 /** A file of a prompt, as a `data:` URL. */
 export interface InputFilePart {
   type: "input_file";
-  filename: string;
-  file_data: string;
+  filename?: string | null;
+  file_data?: string | null;
+  file_url?: string | null;
+  file_id?: string | null;
 }
 
 /** A picture of a prompt, as a `data:` URL. */
 export interface InputImagePart {
   type: "input_image";
-  detail: string;
-  image_url: string;
+  image_url?: string | null;
+  detail?: string;
   file_id?: string | null;
 }
 
@@ -1503,7 +1505,7 @@ export interface InputItem {
 
 /** What a response answers, as OpenAI lists items. */
 export interface InputItemList {
-  data: (StoredInput | StoredToolOutput)[];
+  data: (ShownMessage | StoredToolOutput | ReasoningItem | OwnCallItem | FunctionCallItem | ApprovalItem)[];
   first_id: string | null;
   last_id: string | null;
   has_more: boolean;
@@ -2156,6 +2158,12 @@ export interface OutputText {
   logprobs: Record<string, unknown>[];
 }
 
+/** Words of an answer. */
+export interface OutputTextPart {
+  type: "output_text";
+  text: string;
+}
+
 /** Of the tokens of the replies, thoughts: not known by themselves. */
 export interface OutputTokensDetails {
   reasoning_tokens: number;
@@ -2180,10 +2188,10 @@ export interface OwnCallItem {
   name: string;
   arguments: string;
   status: "completed" | "failed" | "in_progress" | "incomplete";
-  output: string | null;
-  error: ExecutionError | null;
-  server_label: string;
-  approval_request_id: string | null;
+  output?: string | null;
+  error?: ExecutionError | null;
+  server_label?: string;
+  approval_request_id?: string | null;
 }
 
 /** What a code was redeemed for. The token is shown this once; `expires_at` 0: never. */
@@ -2216,6 +2224,12 @@ export interface Placement {
   workspace: string;
   kind?: "clone" | "folder" | "scratch" | "worktree";
   repository?: string;
+}
+
+/** Words of whoever has the role. */
+export interface PlainTextPart {
+  type: "text";
+  text: string;
 }
 
 /** One step of a session's plan. */
@@ -2408,7 +2422,7 @@ export interface ReasoningItem {
   id: string;
   summary: SummaryText[];
   status: "completed" | "in_progress" | "incomplete";
-  encrypted_content: null;
+  encrypted_content?: null;
 }
 
 /** How much the model is to think. `summary`: thoughts are always told, so it has no effect. */
@@ -2421,6 +2435,12 @@ export interface ReasoningOptions {
 export interface RedeemBody {
   code: string;
   name?: string;
+}
+
+/** Words that refuse, in an earlier answer of another model. */
+export interface RefusalPart {
+  type: "refusal";
+  refusal: string;
 }
 
 /** Body of `POST /api/sessions/{id}/regenerate`. Without `entry`: the last message is answered again. */
@@ -3020,6 +3040,16 @@ export interface Sharing {
   users?: string[];
 }
 
+/** A message of a conversation: of its client, or of the agent. */
+export interface ShownMessage {
+  type: "message";
+  id: string;
+  role: "assistant" | "developer" | "system" | "user";
+  status: string;
+  content: (InputTextPart | OutputTextPart | PlainTextPart | InputImagePart | InputFilePart | RefusalPart)[];
+  phase?: string | null;
+}
+
 /** The event file that the job was made from: in which folder, and what it said. */
 export interface Source {
   folder: string;
@@ -3416,15 +3446,6 @@ export interface StoredHookResultEntry {
   message: ToolResultMessage;
   seq: number;
   index?: number;
-}
-
-/** The prompt that a response answers. */
-export interface StoredInput {
-  type: "message";
-  id: string;
-  role: "user";
-  status: "completed";
-  content: (InputTextPart | InputImagePart | InputFilePart)[];
 }
 
 /** An entry `label` and its place in the log. */
