@@ -49,6 +49,12 @@ def _tidy(schema: Schema) -> None:
     if "$ref" in schema:
         for name in schema.keys() & {"type", "additionalProperties"}:
             del schema[name]
+    if schema.get("enum") in ([True], [False]):  # generators know enums of texts and numbers
+        (only,) = schema.pop("enum")
+        if isinstance(only, bool):
+            schema |= {"type": "boolean", "const": only}
+        else:
+            schema["enum"] = [only]
     if isinstance(schema.get("description"), str):
         schema["description"] = cleandoc(schema["description"])
     for value in schema.values():
