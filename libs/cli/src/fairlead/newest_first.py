@@ -4,7 +4,7 @@ import time
 from typing import Any
 from urllib.parse import urlencode
 
-from fairlead.access import open_client
+from fairlead import access
 from fairlead.durations import duration_s
 
 PATIENCE_S = 3.0  # of each page
@@ -32,7 +32,7 @@ def newest(
     query: dict[str, Any] = {name: value for name, value in filters.items() if value}
     if since is not None:
         query["since"] = int((time.time() - duration_s(since, "--since")) * 1000)
-    client = open_client(url)
+    client = access.open_client(url)
     found: list[dict[str, Any]] = []
     while len(found) < limit:
         query["limit"] = min(limit - len(found), page)
