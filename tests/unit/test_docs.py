@@ -233,3 +233,10 @@ def test_a_module_that_is_missing_or_gone_is_found() -> None:
     modules = {"main.py", "turn/context.py", "turn/deltas.py", "tools/a.py", "tools/b.py"}
     table = "| `main.py` | wires |\n| `turn/` | `context.py`, `old.py` |\n| `tools/` | a file for each tool |"
     assert listing_problems(modules, table) == ["not listed: turn/deltas.py", "no such module: old.py"]
+
+
+def test_no_page_has_the_marks_of_a_merge_that_was_not_finished() -> None:
+    pages = [ROOT / "CHANGELOG.md", ROOT / "README.md", ROOT / "AGENTS.md", *ROOT.glob("docs/**/*.md")]
+    pages += [*ROOT.glob("libs/*/README.md"), *ROOT.glob("services/*/README.md"), ROOT / "bench/README.md"]
+    marked = re.compile(r"^(<{7} |>{7} |={7}$)", re.MULTILINE)
+    assert [page.relative_to(ROOT) for page in pages if marked.search(page.read_text())] == []
