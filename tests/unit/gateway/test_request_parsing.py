@@ -52,7 +52,7 @@ def _try(body: bytes, model: type) -> None:
             '{"tilte": "x"}',
             "tilte: object contains unknown field `tilte`; "
             "known are title, mode, model, thinking, sandbox, deny, work_mode, pinned, archived, "
-            "on_approval, verify, shared",
+            "on_approval, verify, shared, owner",
         ),
         ('{"title": "' + "x" * 501 + '"}', "title: expected `str` of length <= 500; got 501 characters"),
     ],

@@ -122,7 +122,11 @@ export function Login({ onDone }: { onDone: () => void }) {
           </>
         )}
         {way !== null && (
-          <Button tone="primary" type="submit" disabled={busy || !(way === "password" ? name && password : token.trim())}>
+          <Button
+            tone="primary"
+            type="submit"
+            disabled={busy || !(way === "password" ? name && password : token.trim())}
+          >
             {busy ? "Signing in…" : "Sign in"}
           </Button>
         )}
