@@ -245,7 +245,8 @@ async def test_an_owner_whose_tail_hears_nothing_is_hinted_at(
     monkeypatch.setattr(
         worker.Worker, "_on_wakeup", lambda self, message: None if deaf.is_set() else told(self, message)
     )
-    monkeypatch.setattr(Tail.__init__, "__kwdefaults__", {"poll_s": 3600.0})
+    usual = Tail.__init__.__kwdefaults__ or {}
+    monkeypatch.setattr(Tail.__init__, "__kwdefaults__", {**usual, "poll_s": 3600.0})
     async with agent_service(nats_server, monkeypatch):
         await w.say("a", "op=P1")
         await w.run_end("a")

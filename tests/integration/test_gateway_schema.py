@@ -31,7 +31,7 @@ from tests.integration.gateway_fixture import TOKEN, RunningGateway, running_gat
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_world import scheduler
 
-EXAMPLES = "12"
+EXAMPLES = "8"
 SCHEDULES = "api/(cron|wake|heartbeat|hooks|prune)"  # the scheduler is asked
 # Operations that refuse what no schema can say: which fields go together, which passwords can be guessed.
 RULES_BEYOND_SCHEMAS = (

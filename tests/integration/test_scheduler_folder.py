@@ -134,10 +134,15 @@ async def test_a_broken_file_is_set_aside_with_its_reason(
     os.utime(path, (time.time() - 60, time.time() - 60))
     async with scheduler(nats_server, monkeypatch, settings={"cron.folder": str(folder)}):
         await until(lambda: _exists(folder / "bad.json.error"))
+        await until(lambda: _says_something(folder / "bad.json.error"))  # it is made, then written
         assert reason in (folder / "bad.json.error").read_text()
         await until(lambda: _exists(folder / "bad.json.broken"))
         assert (folder / "bad.json.broken").read_text() == content
         assert await mail(bus, "main") == []
+
+
+async def _says_something(path: Path) -> bool:
+    return bool(path.read_text())
 
 
 async def _exists(path: Path) -> bool:
