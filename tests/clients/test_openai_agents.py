@@ -46,13 +46,14 @@ def name_of(model: Any) -> str:
 async def test_tools_run_in_a_loop_and_a_second_turn_goes_on(model: Any) -> None:
     asked: list[str] = []
 
-    @agents.function_tool
     def weather(city: str) -> str:
         """How warm it is."""
         asked.append(city)
         return "21 C"
 
-    helper = agents.Agent(name="helper", instructions="Be brief.", model=model, tools=[weather])
+    helper = agents.Agent(
+        name="helper", instructions="Be brief.", model=model, tools=[agents.function_tool(weather)]
+    )
     text = f'op=OA1{name_of(model)} steps=1 tool=weather args={{"city":"Bonn"}} answer="It is warm."'
     first = await agents.Runner.run(helper, text)
     assert (first.final_output.strip(), asked) == ("It is warm.", ["Bonn"])
@@ -80,13 +81,12 @@ async def test_structured_output_is_parsed(model: Any) -> None:
 async def test_a_run_is_streamed_with_its_tools(model: Any) -> None:
     asked: list[str] = []
 
-    @agents.function_tool
     def weather(city: str) -> str:
         """How warm it is."""
         asked.append(city)
         return "21 C"
 
-    helper = agents.Agent(name="helper", model=model, tools=[weather])
+    helper = agents.Agent(name="helper", model=model, tools=[agents.function_tool(weather)])
     text = f'op=OA5{name_of(model)} steps=1 tool=weather args={{"city":"Ulm"}} answer="It is warm."'
     run = agents.Runner.run_streamed(helper, text)
     words = ""
