@@ -12,6 +12,7 @@ from fairlead_common.protocol.events import LiveEvent, MessageUpdate
 from fairlead_common.session_log.input_view import InputEnd, InputView
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.openai_api.chunks import cut
+from fairlead_gateway.openai_api.message_pieces import MessagePieces
 from fairlead_gateway.openai_api.outcomes import (
     problem_of_end,
     problem_of_parking,
@@ -61,32 +62,32 @@ class ChatAnswer:
         finish: OpenAI's finish_reason, once the answer is complete.
         problem: why there is no answer, once that is known.
         begun: the prompt is part of the conversation, so the open run is about it.
-        last_entry: id of the last message that belongs to it. log_seq: sequence of the last record read.
+        last_entry: id of the last message that belongs to it.
         used_tools: the model called some of the agent's. told: all words so far.
         calls: of tools of the client, which the answer ends with.
     """
 
     def __init__(self, seq: int, options: AnswerOptions | None = None) -> None:
         self._view = InputView(seq)
+        self._pieces = MessagePieces(self._view)
         self._options = options or AnswerOptions()
         self._told_before = Usage()
         self.calls: list[ToolCallBlock] = []
-        self.log_seq = 0
         self.last_entry = ""
         self.used_tools = False
         self.told = ""
-        self._early: list[MessageUpdate] = []  # heard before the log entries that they came after
         self._said = False
         self._goes_on = False  # what is said next is the rest of the reply before it
-        self._message = ""  # the one that is being written
-        self._whole: set[str] = set()  # those that the log has: what is heard of them comes late
-        self._pieces_seen = 0
-        self._gap = False
         self._text = Sent()
         self._thoughts = Sent()
         self._limit = TokenLimit(self._options.most_tokens)
         self.finish: Literal["stop", "length", "tool_calls"] | None = None
         self.problem: Problem | None = None
+
+    @property
+    def log_seq(self) -> int:
+        """Sequence of the last record of the log that was read."""
+        return self._pieces.log_seq
 
     @property
     def item(self) -> str | None:
@@ -122,30 +123,21 @@ class ChatAnswer:
 
     def live(self, event: LiveEvent) -> Iterator[AnswerPiece]:
         """What a live event adds."""
-        if self.done or not isinstance(event, MessageUpdate):
+        if self.done or (piece := self._pieces.heard(event)) is None:
             return
-        if event.log_seq > self.log_seq:  # also before the entry that takes the prompt up
-            self._early.append(event)
+        if piece.log_seq and piece.log_seq < self._options.after:
             return
-        if not self.begun or (event.log_seq and event.log_seq < self._view.begun_seq):
-            return  # of an answer to something else
-        yield from self._piece(event)
+        if self._pieces.begins(piece):
+            self._again()
+        if self._pieces.counts(piece):
+            yield from self._piece(piece)
 
     def _piece(self, event: MessageUpdate) -> Iterator[AnswerPiece]:
-        if event.message_id in self._whole or (event.log_seq and event.log_seq < self._options.after):
-            return
-        if event.message_id != self._message:
-            if event.n:  # its beginning was not heard: the log will have it whole
-                return
-            self._attempt(event.message_id)
-        self._gap = self._gap or event.n != self._pieces_seen
-        self._pieces_seen += 1
-        if self._gap:
-            return
         if event.delta.type == "text_delta":
             first = not self._text
             text = self._limit.piece(event.delta.text)
-            self._gap = self._limit.is_full  # whether more of it counts is known once the log has it
+            if self._limit.is_full:  # whether more of it counts is known once the log has it
+                self._pieces.skip_rest()
             yield from self._say(self._text.piece(text), first=first)
         elif event.delta.type == "thinking_delta":
             yield from self._think(self._thoughts.piece(event.delta.text))
@@ -158,17 +150,15 @@ class ChatAnswer:
             self._known(seq, entry)
             return
         yield from self._entry(seq, entry)
-        self.log_seq = seq
-        early, self._early = self._early, []
-        for event in early:
+        for event in self._pieces.reached(seq):
             yield from self.live(event)
 
     def _known(self, seq: int, entry: Entry) -> None:
         """Take an entry that the client was told of."""
         self._view.apply(entry, seq)
-        self.log_seq, self._told_before = seq, self._view.usage
+        self._pieces.log_seq, self._told_before = seq, self._view.usage
         if isinstance(entry, MessageEntry):
-            self._whole.add(entry.id)
+            self._pieces.know(entry.id)
 
     def _entry(self, seq: int, entry: Entry) -> Iterator[AnswerPiece]:
         view = self._view
@@ -195,7 +185,7 @@ class ChatAnswer:
                 self.problem = problem_of_parking(view.parking)
 
     def _reply(self, message_id: str, message: AssistantMessage) -> Iterator[AnswerPiece]:
-        self._whole.add(message_id)
+        self._pieces.end(message_id)
         own = [call for call in message.tool_calls if call.host != CLIENT_HOST]
         self.used_tools = self.used_tools or bool(own)
         thoughts = "".join(block.text for block in message.content if isinstance(block, ThinkingBlock))
@@ -204,7 +194,7 @@ class ChatAnswer:
         first = not self._text
         words = message.text if message.tool_calls else self._limit.within(message.text)
         yield from self._say(self._text.rest(words), first=first)
-        self._next()
+        self._text, self._thoughts = Sent(), Sent()
         self._limit.next(message.text, goes_on=self._view.goes_on)
         if self._options.progress:
             yield from self._think("".join(map(_progress, own)))
@@ -227,21 +217,11 @@ class ChatAnswer:
         else:
             self.problem = problem_of_end(end)
 
-    def _attempt(self, message_id: str) -> None:
-        """The message that comes next is begun; one that was begun and not finished was thrown away."""
-        self._message = message_id
-        self._pieces_seen = 0
-        self._gap = False
+    def _again(self) -> None:
+        """Another message is begun; what was said of one that was thrown away is not said again."""
         self._text.again()
         self._thoughts.again()
         self._limit.again()
-
-    def _next(self) -> None:
-        """The message is whole; another one follows, or none."""
-        self._message = ""
-        self._pieces_seen = 0
-        self._gap = False
-        self._text, self._thoughts = Sent(), Sent()
 
     def _say_held(self) -> Iterator[AnswerPiece]:
         """Send the words of the last reply, if only they count."""

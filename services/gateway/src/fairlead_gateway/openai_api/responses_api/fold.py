@@ -17,6 +17,7 @@ from fairlead_common.protocol.entries import ApprovalRequestEntry, Entry, Messag
 from fairlead_common.protocol.events import LiveEvent, MessageUpdate
 from fairlead_common.session_log.input_view import InputView
 from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.openai_api.message_pieces import MessagePieces
 from fairlead_gateway.openai_api.outcomes import problem_of_end, problem_of_parking, waiting_text
 from fairlead_gateway.openai_api.responses_api.ids import ResponseId
 from fairlead_gateway.openai_api.responses_api.message_draft import MessageDraft, TextGroup, groups_of
@@ -63,6 +64,7 @@ class ResponseFold:
         self._view = InputView(
             seq, begun_seq=begun_seq, approvals={each.id: each for each in self._asked.values()}
         )
+        self._pieces = MessagePieces(self._view)
         self._waits = waits
         self._has_format = has_format
         self._wanted = wanted
@@ -71,12 +73,6 @@ class ResponseFold:
         self._most_tokens = most_tokens
         self._limit = TokenLimit(None if has_format else most_tokens)
         self._is_cut = False  # the last reply had more words than were wanted
-        self._log_seq = 0
-        self._early: list[MessageUpdate] = []  # heard before the log entries that they came after
-        self._message = ""  # the one that is being written
-        self._whole: set[str] = set()  # those that the log has: what is heard of them comes late
-        self._pieces_seen = 0
-        self._gap = False
         self._problem: Problem | None = None
         self.status: STATUSES = "queued" if response.kind == "prompt" else "in_progress"
         self.outcome: str | None = None
@@ -141,28 +137,17 @@ class ResponseFold:
 
     def live(self, event: LiveEvent) -> Iterator[NumberedEvent]:
         """What a live event adds."""
-        if self.done or not self._wanted or not isinstance(event, MessageUpdate):
+        if self.done or not self._wanted or (piece := self._pieces.heard(event)) is None:
             return
-        if event.log_seq > self._log_seq:  # also before the entry that takes the prompt up
-            self._early.append(event)
-            return
-        if not self.begun or (event.log_seq and event.log_seq < self._view.begun_seq):
-            return  # of an answer to something else
-        yield from self._piece(event)
-
-    def _piece(self, event: MessageUpdate) -> Iterator[NumberedEvent]:
-        if event.message_id in self._whole:
-            return
-        if event.message_id != self._message:
-            if event.n:  # its beginning was not heard: the log will have it whole
-                return
-            self._message, self._pieces_seen, self._gap = event.message_id, 0, False
+        if self._pieces.begins(piece):
             self._draft.again()
             self._limit.again()
-        self._gap = self._gap or event.n != self._pieces_seen
-        self._pieces_seen += 1
+        if self._pieces.counts(piece):
+            yield from self._piece(piece)
+
+    def _piece(self, event: MessageUpdate) -> Iterator[NumberedEvent]:
         kind = _KINDS.get(event.delta.type)
-        if not self._gap and kind is not None:
+        if kind is not None:
             text = self._limit.piece(event.delta.text) if kind == "message" else event.delta.text
             yield from self._draft.piece(kind, text)
             if self._limit.is_full:  # whether more counts is known once the log has it
@@ -175,9 +160,7 @@ class ResponseFold:
         if self.done:
             return
         yield from self._entry(seq, entry)
-        self._log_seq = seq
-        early, self._early = self._early, []
-        for event in early:
+        for event in self._pieces.reached(seq):
             yield from self.live(event)
 
     def _entry(self, seq: int, entry: Entry) -> Iterator[NumberedEvent]:
@@ -198,8 +181,7 @@ class ResponseFold:
                 yield from self._result(entry.message)
 
     def _reply(self, message_id: str, message: AssistantMessage) -> Iterator[NumberedEvent]:
-        self._whole.add(message_id)
-        self._message, self._pieces_seen, self._gap = "", 0, False
+        self._pieces.end(message_id)
         groups = groups_of(message.content)
         if self._has_format:
             said = "".join(group.text for group in groups if group.kind == "message")
