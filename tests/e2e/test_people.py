@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
@@ -443,3 +444,54 @@ def test_a_job_says_what_becomes_of_calls_that_need_an_approval(up: FairleadUp, 
     form.get_by_role("button", name="Save").click()
     expect(form).to_have_count(0)
     assert up.api("GET", f"/api/cron/jobs/{job['id']}")["job"]["payload"].get("onApproval") is None
+
+
+def test_what_a_disabled_user_leaves_behind_is_given_to_another_one(
+    up: FairleadUp, as_user: NewTab, tab: Tab, people: dict[str, str]
+) -> None:
+    up.api("POST", "/api/users", {"name": "dan", "role": "operator"})
+    token = up.api("POST", "/api/tokens", {"user": "dan", "scopes": ["read", "write"]})["token"]
+    with httpx.Client(base_url=up.base_url, headers={"Authorization": f"Bearer {token}"}, timeout=10) as dan:
+        job = {
+            "name": "nightly",
+            "schedule": {"kind": "cron", "expr": "0 3 * * *"},
+            "sessionTarget": "isolated",
+            "payload": {"kind": "agentTurn", "message": "op=N1 steps=1", "deliver": False},
+        }
+        answer = dan.post("/api/cron/jobs", json={"job": job, "key": "n1"})
+        assert answer.status_code == 201, answer.text
+        made = answer.json()["job"]
+        session = dan.post("/api/sessions", json={"title": "Left behind"}).raise_for_status().json()["id"]
+    up.api("PATCH", "/api/users/dan", {"disabled": True})
+
+    tab.go("/schedules")
+    row = tab.page.get_by_role("listitem").filter(has_text="nightly")
+    expect(row).to_contain_text("Suspended: owner disabled")
+    tab.shoot("suspended")
+    in_menu(tab, "nightly", "Change owner")
+    dialog = tab.page.get_by_role("dialog")
+    expect(dialog).to_contain_text("It belongs to dan")
+    dialog.get_by_label("New owner").fill("nobody")
+    tab.expect_trouble("409")
+    dialog.get_by_role("button", name="Change owner").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("there is no user 'nobody'")
+    dialog.get_by_label("New owner").fill("anna")
+    if AXE.exists():
+        assert violations(tab) == []
+    tab.shoot("dialog")
+    dialog.get_by_role("button", name="Change owner").click()
+    expect(dialog).to_have_count(0)
+    expect(row).not_to_contain_text("uspended")
+    assert up.api("GET", f"/api/cron/jobs/{made['id']}")["job"]["createdBy"]["owner"] == "anna"
+
+    tab.go(f"/s/{session}")
+    tab.page.get_by_role("button", name=re.compile("^of dan")).click()
+    tab.page.get_by_role("button", name="Change owner").click()
+    dialog.get_by_label("New owner").fill("anna")
+    dialog.get_by_role("button", name="Change owner").click()
+    expect(tab.page.get_by_role("button", name=re.compile("^of anna"))).to_be_visible()
+    anna = as_user("anna")
+    anna.go(f"/s/{session}")
+    expect(anna.composer).to_be_visible()
+    anna.choose_item("This session", "Share…")
+    expect(anna.page.get_by_role("dialog").get_by_role("button", name="Change owner")).to_have_count(0)

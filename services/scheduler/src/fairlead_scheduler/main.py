@@ -40,8 +40,8 @@ async def setup(bus: Bus) -> list[ServicePart]:
     changed = asyncio.Event()
     name = os.environ.get("FAIRLEAD_WORKER") or f"scheduler-{socket.gethostname()}-{os.getpid()}"
     settings = SchedulerSettings(bus, config, changed.set)
-    table, run_store, mail = JobTable(), RunStore(bus, settings), SessionMail(bus)
     owners = Owners(bus)
+    table, run_store, mail = JobTable(), RunStore(bus, settings), SessionMail(bus, owners)
     store = JobStore(bus, table.next_run_ms)
     ttl_s = float(os.environ.get("FAIRLEAD_SCHEDULER_LEASE_S", TTL_S))
     leader = Leader(bus, name, changed.set, ttl_s=ttl_s)

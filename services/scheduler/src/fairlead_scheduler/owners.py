@@ -28,6 +28,22 @@ class Owners:
             return "owner removed"
         return "owner disabled" if user.disabled else ""
 
+    async def may_write(self, owner: str, session: str) -> bool:
+        """Whether what runs for this user may write to a session now. For `admin`, also empty, it always may.
+
+        Raises:
+            BusUnavailableError: the user or the session cannot be read.
+        """
+        if owner in ("", ADMIN):
+            return True
+        user = await self._users.find(owner)
+        if user is None or user.disabled:
+            return False
+        if user.role == ADMIN:
+            return True
+        found = await ownership_of(self._bus, session)
+        return found is not None and session_lets(found.owner, found.shared, owner, "write")
+
     async def refusal(self, headers: Mapping[str, str], job: Job | None, session: str | None) -> str:
         """Why the sender of a message may not set a trigger off; empty: it may.
 
@@ -48,9 +64,8 @@ class Owners:
         if user.role == ADMIN:
             return ""
         if job is not None:
-            owner = (job.created_by.owner if job.created_by else "") or ADMIN
+            owner = job.owner or ADMIN
             return "" if owner == user.name else f"job {job.id} is not one of the user {user.name}"
-        found = await ownership_of(self._bus, session or "")
-        if found is not None and session_lets(found.owner, found.shared, user.name, "write"):
+        if await self.may_write(user.name, session or ""):
             return ""
         return f"session {session} is not one that the user {user.name} may write to"

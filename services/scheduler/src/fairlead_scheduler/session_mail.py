@@ -1,6 +1,7 @@
 """Session mail from the scheduler, create-only, so that each is stored once."""
 
 import msgspec
+import structlog
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.generation_reads import first_mail
@@ -9,18 +10,30 @@ from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import Abort, OnApproval, UserInput
 from fairlead_common.protocol.notices import CreateSession, HeartbeatNotice, SystemNotice, UpdateSession
+from fairlead_scheduler.owners import Owners
 
 SENDER = "cron"
+
+log = structlog.get_logger(__name__)
 
 
 class SessionMail:
     """Writes mail; every method returns its sequence, also if it was stored before."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, owners: Owners) -> None:
         self._bus = bus
+        self._owners = owners
 
-    async def system(self, session: str, key: str, text: str, source: str, *, untrusted: bool = False) -> int:
-        """A `System:` line for the next turn."""
+    async def system(
+        self, session: str, key: str, text: str, source: str, *, untrusted: bool = False, owner: str = ""
+    ) -> int | None:
+        """A `System:` line for the next turn; None: its owner may not write to the session.
+
+        Args:
+            owner: the user for whom it is written; empty: `admin`.
+        """
+        if not await self._may_write(owner, session, source):
+            return None
         notice = SystemNotice(text=text, source=source, untrusted=untrusted)
         return await self._send(session, "notice", f"system-{key}", notice)
 
@@ -29,9 +42,15 @@ class SessionMail:
         return await self._send(session, "notice", f"heartbeat-{key}", notice)
 
     async def message(
-        self, session: str, key: str, text: str, source: str, *, untrusted: bool = False
-    ) -> int:
-        """Something for people to read; the model is not asked."""
+        self, session: str, key: str, text: str, source: str, *, untrusted: bool = False, owner: str = ""
+    ) -> int | None:
+        """Something for people to read; the model is not asked. None: its owner may not write to the session.
+
+        Args:
+            owner: the user for whom it is written; empty: `admin`.
+        """
+        if not await self._may_write(owner, session, source):
+            return None
         notice = SystemNotice(text=text, source=source, untrusted=untrusted)
         return await self._send(session, "notice", f"delivery-{key}", notice)
 
@@ -100,6 +119,12 @@ class SessionMail:
     async def exists(self, session: str) -> bool:
         """Whether there is such a session: its first mail stays until it is deleted."""
         return await first_mail(self._bus, session) > 0
+
+    async def _may_write(self, owner: str, session: str, source: str) -> bool:
+        if await self._owners.may_write(owner, session):
+            return True
+        log.warning("mail_refused", session=session, owner=owner, source=source)
+        return False
 
     async def _send(self, session: str, kind: str, key: str, body: object) -> int:
         subject = subjects.mail(session, kind, key)

@@ -315,16 +315,23 @@ async def test_jobs_are_their_owners_and_write_to_sessions_that_those_may_write_
             assert (answer.status_code == 404) == (wanted == 404), (job, answer.text)
     assert not [each for each in scheduler.asked if each[0] == "cron.remove" and each[1]["id"] != "of-bob"]
     new = {"schedule": {"kind": "every", "every": "1h"}, "payload": {"kind": "systemEvent", "text": "x"}}
-    for session, wanted in ((None, 404), ("main", 404), ("anns", 404), ("for-bob", 403), ("bobs", 201)):
+    for session, wanted in ((None, 201), ("main", 404), ("anns", 404), ("for-bob", 403), ("bobs", 201)):
         job_body = {**new, **({"session": session} if session else {})}
         answer = await world.ask(write, "POST", "/api/cron/jobs", {"job": job_body})
         assert answer.status_code == wanted, (session, answer.text)
-        patch = await world.ask(
-            write, "PATCH", "/api/cron/jobs/of-bob", {"patch": {"session": session or "main"}}
-        )
-        assert patch.status_code == (200 if wanted == 201 else wanted), session
+        turn = {"kind": "agentTurn", "message": "x", "deliver": True, "channel": "web", "to": session}
+        for patch in ({"session": session}, {"payload": turn}):
+            answer = await world.ask(write, "PATCH", "/api/cron/jobs/of-bob", {"patch": patch})
+            allowed = 200 if wanted == 201 else wanted
+            assert answer.status_code == (404 if session is None and "session" in patch else allowed), session
     added = [msgspec.convert(body, AddJob) for method, body in scheduler.asked if method == "cron.add"]
-    assert [(each.owner, each.sender) for each in added] == [("bob", "bob")]
+    assert [(each.owner, each.sender, each.job["session"]) for each in added] == [
+        ("bob", "bob", "main-bob"),
+        ("bob", "bob", "bobs"),
+    ]
+    assert (await world.ask(read, "GET", "/api/sessions/main-bob")).json()["owner"] == "bob"
+    squatted = await world.ask(write, "POST", "/api/sessions", {"id": "main-ann"})
+    assert (squatted.status_code, squatted.json()["error"]["field"]) == (403, "id")
     for session, wanted in (("main", 404), ("anns", 404), ("for-bob", 403), ("bobs", 202), ("for-all", 202)):
         answer = await world.ask(write, "POST", "/api/wake", {"text": "x", "session": session})
         assert answer.status_code == wanted, session

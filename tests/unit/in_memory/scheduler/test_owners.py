@@ -9,9 +9,11 @@ import pytest
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.messages import UserInput
 from fairlead_common.protocol.notices import CreateSession
+from fairlead_common.protocol.projections import SessionSummary, session_key
 from fairlead_common.protocol.subjects import Actor
-from fairlead_common.protocol.users import Sharing, UserRecord, UserRole, user_key
+from fairlead_common.protocol.users import SharedAccess, Sharing, UserRecord, UserRole, user_key
 from fairlead_scheduler.jobs.job_documents import job_of
 from fairlead_scheduler.owners import Owners
 from fairlead_scheduler.session_owner import owner_of
@@ -34,6 +36,19 @@ async def add(jobs: Jobs, text: str, **schedule: Any) -> str:  # noqa: F811
     return str((await ask(jobs.bus, "cron.add", job=wanted, owner="ann"))["job"]["id"])
 
 
+async def session(bus: Bus, name: str, owner: str, access: SharedAccess = "private") -> None:
+    """Such a session of this user is listed."""
+    row = SessionSummary(id=name, owner=owner, shared=Sharing(access=access), agent="main")
+    await Bucket(bus, s.BUCKET_SESSIONS).put(session_key(name), msgspec.json.encode(row))
+
+
+async def used(jobs: Jobs, name: str, owner: str) -> None:  # noqa: F811
+    """There is such a session of this user, and an agent has just answered there."""
+    await jobs.w.mail(name, "notice", CreateSession(owner=owner), "create")
+    await jobs.w.mail(name, "prompt", UserInput(text="op=P1"))
+    await jobs.w.settled(name)
+
+
 async def state_of(jobs: Jobs, job: str) -> dict[str, Any]:  # noqa: F811
     found: dict[str, Any] = (await ask(jobs.bus, "cron.get", id=job, count=1))["job"]["state"]
     return found
@@ -41,6 +56,7 @@ async def state_of(jobs: Jobs, job: str) -> dict[str, Any]:  # noqa: F811
 
 async def test_jobs_of_a_disabled_user_are_skipped_and_fire_again_once_enabled(jobs: Jobs) -> None:  # noqa: F811
     await user(jobs.bus, "ann")
+    await session(jobs.bus, "main", "ann")
     await jobs.scheduler()
     job = await add(jobs, "rain", schedule={"kind": "every", "everyMs": 60_000})
     await jobs.ended(job, 1)
@@ -59,6 +75,7 @@ async def test_jobs_of_a_disabled_user_are_skipped_and_fire_again_once_enabled(j
 
 async def test_the_only_slot_of_a_job_waits_for_its_owner_also_when_a_scheduler_dies(jobs: Jobs) -> None:  # noqa: F811
     await user(jobs.bus, "ann")
+    await session(jobs.bus, "main", "ann")
     first = await jobs.scheduler()
     job = await add(jobs, "once", schedule=at(60))
     await Bucket(jobs.bus, s.BUCKET_USERS).delete(user_key("ann"))
@@ -114,12 +131,65 @@ async def test_a_job_that_goes_over_runs_for_the_other_user_and_takes_its_sessio
     for name in ("ann", "bob"):
         await user(jobs.bus, name)
     await jobs.w.agent()
+    for name in ("ann", "bob"):
+        await used(jobs, f"main-{name}", name)
     await jobs.scheduler()
-    wanted = {**turn_job("op=P1"), "schedule": {"kind": "every", "everyMs": 60_000}}
+    wanted = {**turn_job("op=P1"), "schedule": {"kind": "every", "everyMs": 60_000}, "session": "main-ann"}
     job = str((await ask(jobs.bus, "cron.add", job=wanted, owner="ann"))["job"]["id"])
     await jobs.ended(job)
-    assert (await ask(jobs.bus, "cron.transfer", id=job, owner="bob"))["job"]["createdBy"]["owner"] == "bob"
+    given = (await ask(jobs.bus, "cron.transfer", id=job, owner="bob", session="main-bob"))["job"]
+    assert (given["createdBy"]["owner"], given["session"]) == ("bob", "main-bob")
     await user(jobs.bus, "ann", disabled=True)
     runs = await jobs.ended(job, 3)
     assert [each["status"] for each in runs] == ["ok"] * 3
     assert await owner_of(jobs.bus, str(runs[0]["session"])) == "bob"
+
+
+async def test_a_job_writes_to_no_session_to_which_its_owner_may_not_write_any_more(jobs: Jobs) -> None:  # noqa: F811
+    await user(jobs.bus, "ann")
+    await session(jobs.bus, "team", "bob", "write")
+    await jobs.scheduler()
+    job = await add(jobs, "rain", schedule={"kind": "every", "everyMs": 60_000}, session="team")
+    await jobs.ended(job, 1)
+    await session(jobs.bus, "team", "bob", "view")
+    runs = await jobs.ended(job, 3)
+    assert {(each["status"], each.get("error")) for each in runs[:2]} == {
+        ("skipped", "its owner ann may not write to session team")
+    }
+    assert len(await mail(jobs.bus, "team")) == 1
+
+
+@pytest.mark.parametrize(
+    ("owner", "delivery", "arrives"),
+    [
+        ("ann", {"channel": "last"}, "anns"),  # though bob's was used later
+        ("ann", {"channel": "web", "to": "bobs"}, None),
+        ("ann", {"channel": "web", "to": "anns"}, "anns"),
+        ("", {"channel": "last"}, "admins"),
+        ("", {"channel": "web", "to": "bobs"}, "bobs"),
+    ],
+)
+async def test_answers_are_delivered_to_sessions_of_the_jobs_owner(
+    jobs: Jobs,  # noqa: F811
+    owner: str,
+    delivery: dict[str, str],
+    arrives: str | None,
+) -> None:
+    await user(jobs.bus, "ann")
+    await jobs.w.agent()
+    for name, whose in (("admins", ""), ("anns", "ann"), ("bobs", "bob")):
+        await used(jobs, name, whose)
+        await asyncio.sleep(1)
+    await jobs.scheduler()
+    wanted = turn_job("op=P1", payload={"deliver": True, **delivery}, session="anns" if owner else "admins")
+    asked = await ask(jobs.bus, "cron.add", job={**wanted, "schedule": at(60)}, owner=owner)
+    job = asked["job"]["id"]
+    async with asyncio.timeout(600):
+        while not (runs := await jobs.ended(job)) or runs[0]["delivery"]["status"] == "pending":
+            await asyncio.sleep(1)
+    told = {
+        name: [key for key, _ in await mail(jobs.bus, name) if key.startswith("delivery-")]
+        for name in ("admins", "anns", "bobs")
+    }
+    assert [name for name, keys in told.items() if keys] == ([arrives] if arrives else [])
+    assert runs[0]["delivery"]["status"] == ("sent" if arrives else "failed")

@@ -234,6 +234,11 @@ class Job(_Part, frozen=True, kw_only=True, rename="camel"):
     state: JobState | None = None
 
     @property
+    def owner(self) -> str:
+        """The user for whom it runs; empty: `admin`."""
+        return self.created_by.owner if self.created_by is not None else ""
+
+    @property
     def untrusted(self) -> bool:
         """Whether strangers may have written what it says."""
         return self.source is not None or (self.created_by is not None and self.created_by.untrusted)

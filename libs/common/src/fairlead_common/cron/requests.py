@@ -62,10 +62,15 @@ class UpdateJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown
 
 
 class TransferJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """`cron.transfer`: the job runs for `owner` from now on; empty: for `admin`."""
+    """`cron.transfer`: the job runs for `owner` from now on; empty: for `admin`.
+
+    Fields:
+        session: that it reports to from now on; empty: the one before.
+    """
 
     id: str
     owner: str
+    session: str = ""
 
 
 class NameJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -15,6 +15,7 @@ from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.identity.access import ADMINS_ONLY, PRIVATE, SessionAccess, access_of
 from fairlead_gateway.identity.principal import Principal
 
+MAIN_OF: Final = "main-"
 _DO_NOT_RETRY: Final = {"x-should-retry": "false"}  # as clients of OpenAI read it
 
 
@@ -117,6 +118,11 @@ def still_sees(gateway: Gateway, principal: Principal, session: str) -> bool:
     return sees(gateway, principal, session)
 
 
+def main_session_of(account: str) -> str:
+    """The session that the jobs of a user who is no admin report to, unless they name another."""
+    return f"{MAIN_OF}{account}"[:64]
+
+
 def check_chosen_id(principal: Principal, config: Config, session: str) -> None:
     """Refuse an id of a new session that services would write to on behalf of others.
 
@@ -125,5 +131,8 @@ def check_chosen_id(principal: Principal, config: Config, session: str) -> None:
     """
     if principal.is_admin:
         return
+    if session.startswith(MAIN_OF) and session != main_session_of(principal.account):
+        text = f"id: {session} is for the main session of a user; choose another one"
+        raise Problem(403, text, field="id")
     if config.is_service_session(session):
         raise Problem(403, f"id: {session} is for schedules and API calls; choose another one", field="id")

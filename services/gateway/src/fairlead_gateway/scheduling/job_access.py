@@ -1,5 +1,6 @@
 """Whose job it is: users see and change their own, admins all. A job acts for its owner."""
 
+import time
 from typing import Final
 
 import msgspec
@@ -7,12 +8,15 @@ from starlette.requests import Request
 
 from fairlead_common.cron.jobs import Document
 from fairlead_common.cron.requests import MAX_PAGE, CronStatus, GetJob, Jobs, ListJobs, OneJob
+from fairlead_common.protocol.notices import CreateSession
 from fairlead_common.protocol.users import ADMIN, session_lets
 from fairlead_gateway.gateway import gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.identity.principal import Principal
-from fairlead_gateway.identity.session_access import check_session
+from fairlead_gateway.identity.session_access import check_session, main_session_of
 from fairlead_gateway.scheduling.scheduler_client import answer_to
+from fairlead_gateway.sessions.session_lookup import fresh_summary
+from fairlead_gateway.sessions.sessions import create_session
 
 _jobs: Final = msgspec.json.Decoder(Jobs)
 _status: Final = msgspec.json.Decoder(CronStatus)
@@ -48,24 +52,61 @@ async def check_job(request: Request, job: str) -> None:
         await read_job(request, job)
 
 
-async def check_job_session(request: Request, job: Document, *, is_new: bool) -> None:
-    """Refuse a job that would write to a session to which its creator may not write.
+async def check_job_sessions(request: Request, job: Document) -> None:
+    """Refuse the fields of a job by which it would write to a session that its owner may not write to.
 
-    Args:
-        job: the fields that are given. is_new: it is no change: a session that is not named is `main`.
+    Whether it still may is asked again whenever the job fires and its answer is delivered.
 
     Raises:
         Problem: 404, 403.
     """
-    if principal_of(request).is_admin or not (is_new or "session" in job):
+    if principal_of(request).is_admin:
         return
-    named = job.get("session")
-    session = named if isinstance(named, str) and named else "main"
-    try:
-        await check_session(gateway_of(request), principal_of(request), session, "write")
-    except Problem as problem:
-        problem.field = "job.session"
-        raise
+    named = {"job.session": job["session"] or "main"} if "session" in job else {}
+    payload = job.get("payload")
+    if isinstance(payload, dict) and payload.get("channel") == "web" and payload.get("to"):
+        named["job.payload.to"] = payload["to"]
+    for field, session in named.items():
+        try:
+            await check_session(gateway_of(request), principal_of(request), str(session), "write")
+        except Problem as problem:
+            problem.field = field
+            raise
+
+
+async def with_session(request: Request, job: Document) -> Document:
+    """A new job with the session that it reports to: for users who are no admins their own main session.
+
+    It is made if it is not there: only jobs of admins may write to `main`.
+
+    Raises:
+        Problem: 404, there is a session of that id, which is another user's.
+    """
+    principal = principal_of(request)
+    if principal.is_admin or job.get("session"):
+        return job
+    return {**job, "session": await main_session(request, principal.account)}
+
+
+async def main_session(request: Request, account: str) -> str:
+    """The main session of a user; it is made if it is not there."""
+    gateway = gateway_of(request)
+    user = gateway.auth.directory.user(account)
+    if account == ADMIN or (user is not None and user.role == ADMIN):
+        return "main"
+    session = main_session_of(account)
+    if not await gateway.exists(session):
+        title = f"Main session of {account}"
+        notice = CreateSession(title=title, sender=principal_of(request).user, owner=account)
+        try:
+            seq = await create_session(gateway, session, notice)
+        except Problem as problem:
+            if problem.status != 409:  # else another request made it at the same time
+                raise
+        else:
+            now_ms = int(time.time() * 1000)
+            gateway.index.expect(fresh_summary(gateway, session, notice, created_at=now_ms, seq=seq))
+    return session
 
 
 async def check_new_owner_of(request: Request, job: Document, name: str) -> None:

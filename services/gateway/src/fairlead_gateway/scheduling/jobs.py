@@ -24,17 +24,20 @@ from fairlead_common.cron.requests import (
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import check_id, new_id
 from fairlead_common.protocol.users import UserName
-from fairlead_gateway.gateway import principal_of
+from fairlead_gateway.gateway import answering, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode, one
 from fairlead_gateway.identity.access import stored_owner
-from fairlead_gateway.identity.session_access import new_owner
+from fairlead_gateway.identity.session_access import main_session_of, new_owner
 from fairlead_gateway.scheduling.job_access import (
     check_job,
-    check_job_session,
+    check_job_sessions,
     check_new_owner_of,
+    main_session,
     own_jobs,
+    owner_of,
     read_job,
+    with_session,
     without_others,
 )
 from fairlead_gateway.scheduling.scheduler_client import (
@@ -115,9 +118,11 @@ async def add(request: Request) -> Response:
     body = await decode(request, NewJob)
     key = chosen_key(request, body.key) or new_id()
     check_payload_agent(request, body.job.get("payload"))
-    await check_job_session(request, body.job, is_new=True)
     principal = principal_of(request)
-    wanted = AddJob(job=body.job, key=key, sender=principal.user, owner=stored_owner(principal))
+    async with answering():
+        job = await with_session(request, body.job)
+    await check_job_sessions(request, job)
+    wanted = AddJob(job=job, key=key, sender=principal.user, owner=stored_owner(principal))
     return await ask(request, "cron.add", wanted, 201)
 
 
@@ -148,7 +153,7 @@ async def change(request: Request) -> Response:
         return await _transfer(request, body, body.owner)
     wanted = UpdateJob(id=_job(request), patch=body.patch, if_updated_at_ms=body.if_updated_at_ms)
     await check_job(request, wanted.id)
-    await check_job_session(request, body.patch, is_new=False)
+    await check_job_sessions(request, body.patch)
     if not principal_of(request).may("approve") and body.patch != {"enabled": False}:
         wanted = await _checked(request, wanted)
     return await ask(request, "cron.update", wanted)
@@ -159,8 +164,13 @@ async def _transfer(request: Request, body: JobChange, name: str) -> Response:
         raise Problem(409, "owner: nothing else can be changed in the same request", field="owner")
     owner, job = new_owner(request, name), _job(request)
     document = await read_job(request, job)
-    await check_new_owner_of(request, document, name)
-    return await ask(request, "cron.transfer", TransferJob(id=job, owner=owner))
+    session = ""
+    if document.get("session") == main_session_of(owner_of(document)):
+        async with answering():  # it reports to the main session of whom it belongs to
+            session = await main_session(request, name)
+    else:
+        await check_new_owner_of(request, document, name)
+    return await ask(request, "cron.transfer", TransferJob(id=job, owner=owner, session=session))
 
 
 async def _checked(request: Request, wanted: UpdateJob) -> UpdateJob:

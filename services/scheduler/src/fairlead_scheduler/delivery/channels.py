@@ -17,6 +17,7 @@ from fairlead_common.errors import BadMessageError, FairleadError, RetryableErro
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import is_id
 from fairlead_common.protocol.projections import SessionSummary, decode_projection
+from fairlead_common.protocol.users import ADMIN
 from fairlead_common.service import extensions
 from fairlead_common.service.extensions import ExtensionError
 from fairlead_scheduler.delivery.message import DeliveryMessage
@@ -71,7 +72,7 @@ class Channels:
         """The message with the session that it goes to, at whatever attempt."""
         if message.channel != "last" or message.to:
             return message
-        return msgspec.structs.replace(message, to=await self._last_session() or message.session)
+        return msgspec.structs.replace(message, to=await self._last_session(message.owner) or message.session)
 
     async def send(self, message: DeliveryMessage) -> None:
         """Deliver; returns once the other side has it.
@@ -130,10 +131,14 @@ class Channels:
             raise UndeliverableError(f"to: must be the id of a session, got {session[:64]!r}")
         key = token(message.job_id, message.slot)
         source = f"cron:{message.job_id}"
-        await self._mail.message(session, key, message.text, source, untrusted=message.untrusted)
+        sent = await self._mail.message(
+            session, key, message.text, source, untrusted=message.untrusted, owner=message.owner
+        )
+        if sent is None:
+            raise UndeliverableError(f"the job's owner {message.owner} may not write to session {session}")
 
-    async def _last_session(self) -> str | None:
-        """The session that someone used last, other than those of jobs."""
+    async def _last_session(self, owner: str) -> str | None:
+        """The session of this user that was used last, other than those of jobs."""
         best: SessionSummary | None = None
         prefix = f"$KV.{subjects.BUCKET_SESSIONS}.session.*"
         async for record in self._bus.read(subjects.kv_stream(subjects.BUCKET_SESSIONS), prefix):
@@ -143,6 +148,8 @@ class Channels:
             except BadMessageError:
                 continue
             if known is None or not isinstance(known[1], SessionSummary) or known[1].deleted:
+                continue
+            if (known[1].owner or ADMIN) != (owner or ADMIN):
                 continue
             if known[0].startswith("cron-") or not known[1].preview:  # no one ever said anything there
                 continue

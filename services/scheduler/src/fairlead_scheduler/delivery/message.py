@@ -13,6 +13,8 @@ class DeliveryMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
 
     Fields:
         session: that is notified if it cannot be delivered.
+        owner: the user for whom the job runs, who must be allowed to write to the session that it goes
+            to; empty: `admin`.
         held: the run has not ended yet.
     """
 
@@ -22,6 +24,7 @@ class DeliveryMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
     channel: str
     to: str | None
     session: str
+    owner: str = ""
     text: str
     created_at_ms: int
     held: bool = False

@@ -68,6 +68,7 @@ class Outbox:
             channel=payload.channel,
             to=None if payload.channel == "last" else payload.to,
             session=job.session,
+            owner=job.owner,
             text=ending.text[:MAX_TEXT_CHARS],
             untrusted=ending.untrusted,
             created_at_ms=self._clock.now_ms(),
@@ -197,7 +198,9 @@ class Outbox:
             text = f"The answer of '{message.name}' could not be delivered ({message.channel}): {error[:300]}"
             key = token("undelivered", message.job_id, message.slot)
             source = f"cron:{message.job_id}"
-            await self._mail.system(message.session, key, text, source, untrusted=message.untrusted)
+            await self._mail.system(
+                message.session, key, text, source, untrusted=message.untrusted, owner=message.owner
+            )
         await self._note(message, state)
         if final:
             await self._drop(message)

@@ -161,7 +161,7 @@ class SlotConsumer:
             await self._finalizer.finalize(failed, None)
             return
         run = msgspec.structs.replace(run, name=job.name)
-        reason = slot.missed or _objection(job, revision, slot) or await self._suspended(job, slot)
+        reason = slot.missed or _objection(job, revision, slot) or await self._kept_back(job, slot)
         if not reason and slot.cause != "manual" and not await self._run_store.admit(job, slot.slot):
             reason = f"it has run {job.max_runs} times, as often as it may (maxRuns)"
         if reason:
@@ -173,23 +173,32 @@ class SlotConsumer:
             case AgentTurn():
                 await self._open(run, document, slot, untrusted=job.untrusted)
 
-    async def _suspended(self, job: Job, slot: Slot) -> str:
-        """Why the job's owner has nothing fired now; empty: it fires.
+    async def _kept_back(self, job: Job, slot: Slot) -> str:
+        """Why the job does not fire for its owner now; empty: it fires.
 
         Raises:
             _SuspendedError: the slot is the only one of its job: it waits until that is over.
         """
-        why = await self._owners.suspended(job.created_by.owner if job.created_by else "")
+        why = await self._owners.suspended(job.owner)
         if why and isinstance(job.schedule, At) and slot.slot == str(job.schedule.at_ms):
             raise _SuspendedError
-        return f"suspended: {why}" if why else ""
+        if why:
+            return f"suspended: {why}"
+        if await self._owners.may_write(job.owner, job.session):
+            return ""
+        return f"its owner {job.owner} may not write to session {job.session}"
 
     async def _main(self, job: Job, payload: SystemEvent, run: RunEntry, slot: Slot) -> None:
         started = self._clock.now_ms()
         key = token(job.id, slot.slot)
         text = f"{payload.text}\n{slot.text}" if slot.text else payload.text
         await self._mail.system(
-            job.session, key, text, f"cron:{job.id}", untrusted=slot.untrusted or job.untrusted
+            job.session,
+            key,
+            text,
+            f"cron:{job.id}",
+            untrusted=slot.untrusted or job.untrusted,
+            owner=job.owner,
         )
         if job.wake_mode == "now":
             await self._mail.heartbeat(job.session, key, HeartbeatNotice(reason="wake"))

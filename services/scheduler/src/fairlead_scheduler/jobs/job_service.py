@@ -183,7 +183,7 @@ class JobService:
         while True:
             document, revision = await self._store.need(check_id(asked.id, "id"))
             creator = job_of(document).created_by or Creator()
-            fresh = self._patched(document, revision, {})
+            fresh = self._patched(document, revision, {"session": asked.session} if asked.session else {})
             fresh["createdBy"] = document_of(msgspec.structs.replace(creator, owner=asked.owner))
             preview = self.preview(fresh)
             try:

@@ -396,6 +396,7 @@ class RunExecutor:
                 f"{prefix} ({job.name}): {said}",
                 f"cron:{job.id}",
                 untrusted=run.untrusted or job.untrusted,
+                owner=job.owner,
             )
         if run.delivery is not None and run.delivery.status == "pending":
             await self._outbox.send_soon(run)

@@ -106,6 +106,7 @@ class RunFinalizer:
             text,
             f"cron:{job.id}",
             untrusted=run.untrusted or job.untrusted,
+            owner=job.owner,
         )
 
     async def _disable(self, job: Job, still: Callable[[Document], bool]) -> bool:

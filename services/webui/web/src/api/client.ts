@@ -115,6 +115,8 @@ export type BranchRequest = { leaf?: string; key: string } & (
 );
 
 export interface SessionChange {
+  /** To whom it goes over; administrators alone may give it. */
+  owner?: string;
   title?: string;
   mode?: string;
   model?: string;

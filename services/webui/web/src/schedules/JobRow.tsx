@@ -1,4 +1,5 @@
 import { useState } from "react";
+import { me, useIsAdmin } from "../api/rights";
 import { Button } from "../ui/Button";
 import { Confirm } from "../ui/Confirm";
 import { ago, clock } from "../ui/format";
@@ -7,6 +8,8 @@ import { Menu } from "../ui/Menu";
 import { complain } from "../ui/toast";
 import { useNow } from "../ui/useNow";
 import { newKey } from "../session/outbox";
+import { useStore } from "../session/store";
+import { ChangeOwner } from "../sessions/ChangeOwner";
 import { cron, type Job, scheduleText } from "./jobs";
 import { Runs } from "./Runs";
 import styles from "./Schedules.module.css";
@@ -28,6 +31,9 @@ export function JobRow({
 }) {
   const [open, setOpen] = useState(false);
   const [removing, setRemoving] = useState(false);
+  const [transferring, setTransferring] = useState(false);
+  const transfers = useIsAdmin();
+  const account = useStore(me, (who) => who?.account);
   const now = useNow(true, 30_000);
   const act = (what: string, doing: Promise<unknown>): void =>
     void doing.then(onChanged, (error: unknown) => complain(what, error));
@@ -37,8 +43,10 @@ export function JobRow({
     setOpen(true);
   };
   const text = job.payload.kind === "systemEvent" ? job.payload.text : job.payload.message;
+  const owner = job.createdBy?.owner || "admin";
+  const suspended = job.enabled ? job.state?.suspended : undefined;
   return (
-    <li className={job.enabled ? styles.job : `${styles.job} ${styles.off}`}>
+    <li className={job.enabled && !suspended ? styles.job : `${styles.job} ${styles.off}`}>
       <div className={styles.line}>
         <button type="button" className={styles.open} aria-expanded={open} onClick={() => setOpen(!open)}>
           <Icon name={open ? "down" : "chevron"} size={14} />
@@ -58,6 +66,7 @@ export function JobRow({
                   label: job.enabled ? "Disable" : "Enable",
                   onPick: () => act("Could not change the job", cron.update(job.id, { enabled: !job.enabled })),
                 },
+                ...(transfers ? [{ label: "Change owner", onPick: () => setTransferring(true) }] : []),
                 { label: "Remove", danger: true, onPick: () => setRemoving(true) },
               ]}
             >
@@ -66,6 +75,7 @@ export function JobRow({
           </>
         )}
       </div>
+      {suspended && <p className={styles.failed}>Suspended: {suspended}</p>}
       {job.state?.lastStatus === "error" && (
         <p className={styles.failed}>Last run failed: {job.state.lastError ?? "no reason was given"}</p>
       )}
@@ -74,11 +84,24 @@ export function JobRow({
           <p className={styles.text}>{text}</p>
           <p className={styles.small}>
             {job.payload.kind === "systemEvent" ? "A line for the main session" : "A task in a session of its own"}
+            {owner !== account && `, of ${owner}`}
             {job.createdBy?.session ? `, planned by an agent in ${job.createdBy.session}` : ""}
             {job.state?.lastRunAtMs ? `; last run ${clock(job.state.lastRunAtMs)}` : "; it has not run yet"}
           </p>
           <Runs job={job.id} />
         </div>
+      )}
+      {transferring && (
+        <ChangeOwner
+          of={label}
+          owner={owner}
+          means="It acts for its new owner from its next run on, with what they may do."
+          give={async (name) => {
+            await cron.transfer(job.id, name);
+            onChanged();
+          }}
+          onClose={() => setTransferring(false)}
+        />
       )}
       {removing && (
         <Confirm
@@ -96,6 +119,7 @@ export function JobRow({
 function nextText(job: Job, now: number): string {
   if (job.state?.running) return "running";
   if (!job.enabled) return "disabled";
+  if (job.state?.suspended) return "suspended";
   const next = job.state?.nextRunAtMs;
   if (next === undefined) return "never";
   const minutes = (next - now) / 60_000;

@@ -28,7 +28,7 @@ export interface Job {
   payload: Payload;
   sessionTarget: "main" | "isolated";
   wakeMode: "now" | "next-heartbeat";
-  createdBy?: { sender?: string; session?: string };
+  createdBy?: { sender?: string; session?: string; owner?: string };
   state?: {
     nextRunAtMs?: number;
     lastRunAtMs?: number;
@@ -36,6 +36,8 @@ export interface Job {
     lastError?: string;
     running?: number;
     consecutiveFailures?: number;
+    /** Why it does not fire though it is enabled: its owner is disabled or removed. */
+    suspended?: string;
   };
 }
 
@@ -257,6 +259,7 @@ export const cron = {
   preview: (draft: Draft) => json<Preview>("POST", "preview", { job: jobOf(draft) }),
   add: (draft: Draft, key: string) => json<{ job: Job }>("POST", "jobs", { job: jobOf(draft), key }),
   update: (id: string, patch: Record<string, unknown>) => json<{ job: Job }>("PATCH", one(id), { patch }),
+  transfer: (id: string, owner: string) => json<{ job: Job }>("PATCH", one(id), { owner }),
   remove: (id: string) => json("DELETE", one(id)),
   run: (id: string, key: string) =>
     json<{ fired: boolean; reason?: string }>("POST", `${one(id)}/run`, { mode: "force", key }),

@@ -1,15 +1,18 @@
-import { SANDBOXES, whyNot } from "../ui/sandboxes";
+import { SANDBOXES, whyNot, whyNotWider } from "../ui/sandboxes";
 import styles from "./SessionSettings.module.css";
 
 /** The boundaries, weakest first; those that the session may not have say why. */
 export function SandboxChoice({
   chosen,
   demanded,
+  kept,
   offered,
   onChoose,
 }: {
   chosen: string;
   demanded: string | null;
+  /** What it has now, for those who may not widen it; null for those who may. */
+  kept: string | null;
   /** That work on the hosts in question; null while that is not known. */
   offered: ReadonlySet<string> | null;
   onChoose: (kind: string) => void;
@@ -19,7 +22,9 @@ export function SandboxChoice({
     <fieldset className={styles.choices}>
       <legend className={styles.name}>Sandbox</legend>
       {shown.map((one) => {
-        const refused = demanded === null ? null : whyNot(one.kind, demanded);
+        const refused =
+          (demanded === null ? null : whyNot(one.kind, demanded)) ??
+          (kept === null ? null : whyNotWider(one.kind, kept));
         const absent = offered !== null && !offered.has(one.kind) ? "no host offers it now" : null;
         return (
           <label key={one.kind} className={refused ? `${styles.choice} ${styles.refused}` : styles.choice}>

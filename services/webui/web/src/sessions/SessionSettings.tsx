@@ -1,5 +1,6 @@
 import { type SyntheticEvent, useEffect, useState } from "react";
 import { api } from "../api/client";
+import { useRightsTo } from "../api/rights";
 import { type ExecutorInfo, readStatus } from "../api/status";
 import type { Agent, Session } from "../api/types";
 import { Button } from "../ui/Button";
@@ -8,7 +9,7 @@ import { Spinner } from "../ui/Spinner";
 import { refreshSoon } from "./list";
 import { MoveSession } from "./MoveSession";
 import { SandboxChoice } from "./SandboxChoice";
-import { changesOf, demandedBy, type Draft, draftOf, WORK_MODES } from "./settings";
+import { changesOf, demandedBy, type Draft, draftOf, WORK_MODES, workModesFor } from "./settings";
 import styles from "./SessionSettings.module.css";
 
 const HOSTS_PERIOD_MS = 5000; // a host may come or go while the dialog is open
@@ -76,6 +77,7 @@ function SettingsForm({
   const [draft, setDraft] = useState<Draft>(() => draftOf(session));
   const [saving, setSaving] = useState(false);
   const [refusal, setRefusal] = useState<string | null>(null);
+  const { approve } = useRightsTo(session);
   const set = (part: Partial<Draft>): void => {
     setRefusal(null);
     setDraft((before) => ({ ...before, ...part }));
@@ -104,13 +106,14 @@ function SettingsForm({
       <SandboxChoice
         chosen={draft.sandbox}
         demanded={demandedBy(agent, session.id)}
+        kept={approve ? null : (session.sandbox ?? "local")}
         offered={infos && offeredTo(session, infos)}
         onChoose={(sandbox) => set({ sandbox })}
       />
       <label>
         <span className={styles.name}>Kind of work</span>
         <select value={draft.workMode} onChange={(event) => set({ workMode: event.target.value })}>
-          {WORK_MODES.map((mode) => (
+          {workModesFor(session, approve).map((mode) => (
             <option key={mode.name} value={mode.name}>
               {mode.label}
             </option>

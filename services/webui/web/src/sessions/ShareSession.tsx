@@ -1,5 +1,6 @@
 import { type SyntheticEvent, useEffect, useId, useState } from "react";
 import { api } from "../api/client";
+import { wordsOf } from "../api/pages";
 import { isMine, me, ownerOf, rightsTo, sharedInWords, useIsAdmin } from "../api/rights";
 import type { Session } from "../api/types";
 import { sessionPath } from "../routes";
@@ -12,16 +13,34 @@ import { Icon } from "../ui/Icon";
 import { Spinner } from "../ui/Spinner";
 import { refreshSoon } from "./list";
 import styles from "./ShareSession.module.css";
-import { ACCESSES, type Access, listUsers, withNames } from "./sharing";
+import { ChangeOwner } from "./ChangeOwner";
+import { nameOf } from "./names";
+import { ACCESSES, type Access, useUserNames, withNames } from "./sharing";
 
 /** With whom a session is shared, and what they may; its link. */
 export function ShareSession({ id, onClose }: { id: string; onClose: () => void }) {
   const [session, setSession] = useState<Session | null>(null);
   const [problem, setProblem] = useState("");
+  const [transferring, setTransferring] = useState(false);
   const who = useStore(me, (state) => state);
+  const transfers = useIsAdmin();
   useEffect(() => {
     api.session(id).then(setSession, (error: unknown) => setProblem(wordsOf(error)));
   }, [id]);
+  if (session && transferring)
+    return (
+      <ChangeOwner
+        of={nameOf(session)}
+        owner={ownerOf(session)}
+        means="Those it is shared with keep what they may; its present owner keeps nothing."
+        give={async (owner) => {
+          await api.updateSession(id, { owner });
+          liveSession(id).refresh();
+          refreshSoon();
+        }}
+        onClose={onClose}
+      />
+    );
   return (
     <Dialog title="Share this session" onClose={onClose}>
       {problem && (
@@ -43,6 +62,11 @@ export function ShareSession({ id, onClose }: { id: string; onClose: () => void 
           ) : (
             <p className={styles.about}>{sharedInWords(session)}</p>
           )}
+          {transfers && (
+            <p className={styles.about}>
+              <Button onClick={() => setTransferring(true)}>Change owner</Button>
+            </p>
+          )}
           <CopyText label="Link" text={`${location.origin}${sessionPath(id)}`} about="For those who may see it." />
         </>
       )}
@@ -58,7 +82,7 @@ function SharingForm({ session, onClose }: { session: Session; onClose: () => vo
   const [text, setText] = useState("");
   const [saving, setSaving] = useState(false);
   const [refusal, setRefusal] = useState("");
-  const known = useNames();
+  const known = useUserNames();
   const list = useId();
   const shares = access !== "private";
   const take = (from: string): readonly string[] | null => {
@@ -179,21 +203,3 @@ function SharingForm({ session, onClose }: { session: Session; onClose: () => vo
     </form>
   );
 }
-
-/** Names to choose from; the gateway tells them to administrators alone, and others type them. */
-function useNames(): readonly string[] {
-  const admin = useIsAdmin();
-  const [names, setNames] = useState<readonly string[]>([]);
-  useEffect(() => {
-    if (!admin) return;
-    const leaving = new AbortController();
-    listUsers(leaving.signal).then(
-      (users) => setNames(users.filter((user) => user.name !== "admin").map((user) => user.name)),
-      () => undefined,
-    );
-    return () => leaving.abort();
-  }, [admin]);
-  return names;
-}
-
-const wordsOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Session } from "../api/types";
-import { changesOf, demandedBy, draftOf, rulesOf } from "./settings";
+import { changesOf, demandedBy, draftOf, rulesOf, workModesFor } from "./settings";
 
 const session: Session = {
   id: "s",
@@ -23,6 +23,15 @@ test("only what was changed is sent", () => {
   expect(changesOf(session, { ...draft, rules: " write \n\n group:web\n" })).toEqual({ deny: ["write", "group:web"] });
   expect(changesOf(session, { ...draft, rules: "\nwrite\nbash(git push *)  \n" })).toEqual({});
   expect(changesOf(session, { ...draft, rules: "" })).toEqual({ deny: [] });
+});
+
+test("more tools than now are for those who may approve", () => {
+  const names = (now: string, approve: boolean): string[] =>
+    workModesFor({ ...session, work_mode: now }, approve).map((mode) => mode.name);
+  expect(names("plan", false)).toEqual(["plan", "review"]);
+  expect(names("", false)).toEqual(["", "plan", "review"]);
+  expect(names("bugfix", false)).toEqual(["", "plan", "implement", "bugfix", "review"]);
+  expect(names("plan", true)).toHaveLength(5);
 });
 
 test("rules stand one on a line", () => {

@@ -23,6 +23,15 @@ export const WORK_MODES: readonly { name: string; label: string; means: string }
   { name: "review", label: "Review", means: "Review: only tools that read" },
 ];
 
+/** How many tools each kind of work has, as the gateway weighs them. */
+const BREADTH: Readonly<Record<string, number>> = { plan: 0, review: 0, "": 1, implement: 2, bugfix: 2 };
+
+/** The kinds of work that a person may choose: more tools than now need the right to approve. */
+export function workModesFor(session: Session, approve: boolean): typeof WORK_MODES {
+  const now = BREADTH[session.work_mode ?? ""] ?? 0;
+  return approve ? WORK_MODES : WORK_MODES.filter(({ name }) => (BREADTH[name] ?? 0) <= now);
+}
+
 export function draftOf(session: Session): Draft {
   return {
     sandbox: session.sandbox ?? "",

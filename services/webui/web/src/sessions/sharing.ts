@@ -1,4 +1,6 @@
+import { useEffect, useState } from "react";
 import { request } from "../api/client";
+import { useIsAdmin } from "../api/rights";
 import { createStore } from "../session/store";
 import type { ListedUser, Sharing, UserList } from "../api/types.generated";
 
@@ -55,4 +57,20 @@ export function withNames(names: readonly string[], text: string): { names: read
 /** All users; only administrators may ask for them. */
 export async function listUsers(signal?: AbortSignal): Promise<ListedUser[]> {
   return ((await (await request("GET", "/api/users", undefined, signal)).json()) as UserList).users;
+}
+
+/** Names to choose from; the gateway tells them to administrators alone, and others type them. */
+export function useUserNames(): readonly string[] {
+  const admin = useIsAdmin();
+  const [names, setNames] = useState<readonly string[]>([]);
+  useEffect(() => {
+    if (!admin) return;
+    const leaving = new AbortController();
+    listUsers(leaving.signal).then(
+      (users) => setNames(users.filter((user) => user.name !== "admin").map((user) => user.name)),
+      () => undefined,
+    );
+    return () => leaving.abort();
+  }, [admin]);
+  return names;
 }

@@ -24,6 +24,13 @@ const ORDER = ["local", "bubblewrap", "docker"];
 export const sandboxOf = (kind: string): Sandbox =>
   SANDBOXES.find((one) => one.kind === kind) ?? { kind, short: kind, means: "" };
 
+/** Why somebody who may not approve cannot choose `kind` for a session that has `now`; null when they can. */
+export function whyNotWider(kind: string, now: string): string | null {
+  const [wish, has] = [ORDER.indexOf(kind), ORDER.indexOf(now)];
+  const wider = has < 0 ? kind !== now : wish < has;
+  return wider ? `weaker than ${now}, which it has now: that needs the right to approve` : null;
+}
+
 /** Why a session may not choose `kind` where its agent demands `demanded`; null when it may. */
 export function whyNot(kind: string, demanded: string): string | null {
   if (kind === demanded) return null;
