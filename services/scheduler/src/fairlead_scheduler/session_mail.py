@@ -26,14 +26,14 @@ class SessionMail:
 
     async def system(
         self, session: str, key: str, text: str, source: str, *, untrusted: bool = False, owner: str = ""
-    ) -> int | None:
-        """A `System:` line for the next turn; None: its owner may not write to the session.
+    ) -> int:
+        """A `System:` line for the next turn; 0: its owner may not write to the session.
 
         Args:
             owner: the user for whom it is written; empty: `admin`.
         """
         if not await self._may_write(owner, session, source):
-            return None
+            return 0
         notice = SystemNotice(text=text, source=source, untrusted=untrusted)
         return await self._send(session, "notice", f"system-{key}", notice)
 
@@ -43,14 +43,14 @@ class SessionMail:
 
     async def message(
         self, session: str, key: str, text: str, source: str, *, untrusted: bool = False, owner: str = ""
-    ) -> int | None:
-        """Something for people to read; the model is not asked. None: its owner may not write to the session.
+    ) -> int:
+        """Something for people to read; the model is not asked. 0: its owner may not write to the session.
 
         Args:
             owner: the user for whom it is written; empty: `admin`.
         """
         if not await self._may_write(owner, session, source):
-            return None
+            return 0
         notice = SystemNotice(text=text, source=source, untrusted=untrusted)
         return await self._send(session, "notice", f"delivery-{key}", notice)
 
@@ -137,7 +137,7 @@ class SessionMail:
             return error.record.seq
 
 
-async def depth_of(bus: Bus, session: str) -> int | None:
+async def depth_of(bus: Bus, session: str) -> int:
     """Number of jobs between a session and the person who caused it; None if unknown."""
     created = await _created(bus, session)
     if created is None:

@@ -134,7 +134,7 @@ class Channels:
         sent = await self._mail.message(
             session, key, message.text, source, untrusted=message.untrusted, owner=message.owner
         )
-        if sent is None:
+        if not sent:
             raise UndeliverableError(f"the job's owner {message.owner} may not write to session {session}")
 
     async def _last_session(self, owner: str) -> str | None:
