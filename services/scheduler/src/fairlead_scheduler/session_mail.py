@@ -137,7 +137,7 @@ class SessionMail:
             return error.record.seq
 
 
-async def depth_of(bus: Bus, session: str) -> int:
+async def depth_of(bus: Bus, session: str) -> int | None:
     """Number of jobs between a session and the person who caused it; None if unknown."""
     created = await _created(bus, session)
     if created is None:
