@@ -1,9 +1,12 @@
 """`fairlead status`."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from click.testing import CliRunner
 
 from fairlead.client import RequestRefusedError
+from fairlead.commands.cron import cron
 from fairlead.commands.status import status
 from tests.unit.cli.fake_gateway import fake_gateway
 
@@ -29,3 +32,42 @@ def test_what_an_executor_warns_of_stands_below_it(monkeypatch: pytest.MonkeyPat
 )
 def test_only_credentials_that_were_not_accepted_are_said_to_be_checked(refused: int, shown: str) -> None:
     assert str(RequestRefusedError(refused, "", "no good")) == shown
+
+
+def test_services_stand_one_on_a_line_with_what_people_look_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRLEAD_TOKEN", "test")
+    started = (datetime.now(UTC) - timedelta(minutes=5)).isoformat().replace("+00:00", "Z")
+    agent = {
+        "name": "fairlead-agent",
+        "id": "x",
+        "version": "0.1.0",
+        "started": started,
+        "metadata": {"pid": "42", "log_entries": "branches"},
+        "endpoints": [{"num_errors": 2}],
+    }
+    answer = {
+        "services": [agent],
+        "executors": [],
+        "gateway": {"streams": 1, "sessions": 2, "login_paused": {"::1": 30}},
+        "store": {"state": "low", "free_bytes": 1 << 30, "total_bytes": 1 << 33},
+    }
+    with fake_gateway() as gateway:
+        gateway.answers = {"GET /api/status": [(200, answer)]}
+        shown = CliRunner().invoke(status, ["--url", gateway.url])
+    lines = [" ".join(line.split()) for line in shown.output.splitlines()]
+    assert lines[1:] == [
+        "services:",
+        "fairlead-agent pid 42 up 5 min 0.1.0 2 failed requests",
+        "executors:",
+        "gateway: 2 sessions, 1 open event streams, logins from ::1 wait 30 s after too many that failed",
+        "store: low, 1.0 GiB free of 8.0 GiB",
+    ]
+
+
+def test_ls_and_list_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRLEAD_TOKEN", "test")
+    with fake_gateway() as gateway:
+        gateway.answers = {"GET /api/cron/jobs": [(200, {"jobs": [], "total": 0})] * 2}
+        for name in ("list", "ls"):
+            shown = CliRunner().invoke(cron, [name, "--url", gateway.url])
+            assert shown.exit_code == 0, shown.output

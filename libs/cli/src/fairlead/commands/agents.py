@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import click
 
+from fairlead.options import Subcommands
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.config import AgentConfig, Config
@@ -22,7 +23,7 @@ from fairlead_node.stored_configuration import given_to_this_start, load
 _T = TypeVar("_T")
 
 
-@click.group()
+@click.group(cls=Subcommands)
 def agents() -> None:
     """List agents, and place them on hosts."""
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import click
 
 from fairlead.client import GatewayClient, RequestRefusedError
-from fairlead.options import URL
+from fairlead.options import URL, Subcommands
 from fairlead_common.installation.errors import FAILED, USAGE, CommandError
 from fairlead_common.protocol.credentials import (
     AGENT_RECIPIENT,
@@ -45,7 +45,7 @@ _FOR = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Subcommands)
 def credentials() -> None:
     """Store keys of model providers, encrypted, and test them.
 

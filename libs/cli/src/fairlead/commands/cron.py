@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fairlead.cron_job import job_options, job_patch, new_job
-from fairlead.options import JSON, URL
+from fairlead.options import JSON, URL, Subcommands
 from fairlead_common.installation.errors import FAILED, USAGE, CommandError
 
 
@@ -23,7 +23,7 @@ def _job(name: str) -> str:
     return f"jobs/{quote(name, safe='')}"
 
 
-@click.group()
+@click.group(cls=Subcommands)
 def cron() -> None:
     """Add, list, edit and run scheduled jobs."""
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from fairlead.options import JSON, URL
+from fairlead.options import JSON, URL, Subcommands
 from fairlead.printable import printable
 
 
-@click.group()
+@click.group(cls=Subcommands)
 def dead() -> None:
     """List, show, retry and discard messages that could not be handled."""
 

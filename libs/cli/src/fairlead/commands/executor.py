@@ -12,6 +12,7 @@ from typing import IO, Any, Final
 
 import click
 
+from fairlead.options import Subcommands
 from fairlead_common.installation.errors import CONFIG, USAGE, CommandError
 from fairlead_common.installation.home import home_from_environment, workspace_of
 from fairlead_common.installation.nats_access import NatsAccess
@@ -26,7 +27,7 @@ MAX_EXPIRES_S: Final = 30 * 86400
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-@click.group()
+@click.group(cls=Subcommands)
 def executor() -> None:
     """Add executors on other machines, or run them on this one."""
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from fairlead.options import JSON, URL
+from fairlead.options import JSON, URL, Subcommands
 from fairlead_common.installation.errors import FAILED, USAGE, CommandError
 
 _SOURCES: Final = {"env": "from_env", "file": "from_file", "stored": "stored"}
@@ -15,7 +15,7 @@ _SECRET: Final = re.compile(r"token|key|secret|password|authorization|cookie", r
 Json = dict[str, Any]
 
 
-@click.group()
+@click.group(cls=Subcommands)
 def mcp() -> None:
     """Add and test MCP servers, or offer Fairlead as one."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fairlead.durations import duration_s
-from fairlead.options import JSON, ON_APPROVAL, THINKING, URL
+from fairlead.options import JSON, ON_APPROVAL, THINKING, URL, Subcommands
 from fairlead_common.protocol.plans import PLAN_TOOL
 
 LEAF = click.option(
@@ -15,7 +15,7 @@ LEAF = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Subcommands)
 def sessions() -> None:
     """List, show, change, branch, move and delete sessions."""
 

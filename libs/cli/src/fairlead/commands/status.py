@@ -2,14 +2,13 @@
 
 import json
 import time
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
 
 from fairlead.options import URL
 from fairlead_common.installation.errors import UNREACHABLE, CommandError
-
-_DULL: Final = frozenset({"type", "id", "metadata"})
 
 
 @click.command()
@@ -46,7 +45,7 @@ def _print(url: str, found: dict[str, Any]) -> None:
             continue
         click.echo(f"{part}:")
         for row in rows:
-            click.echo(f"  {_executor(row) if part == 'executors' else _row(row)}")
+            click.echo(f"  {_ROWS[part](row) if part in _ROWS else json.dumps(row)}")
             for warning in (row.get("warnings") or []) if part == "executors" else []:
                 click.echo(f"    ! {warning}")
 
@@ -56,13 +55,13 @@ def _backup(state: dict[str, Any]) -> str:
     now_ms = time.time() * 1000
     parts = []
     if made := state.get("made_at_ms"):
-        parts.append(f"{_hours(now_ms - made)} ago, {_size(state.get('bytes', 0))}, {state.get('file', '')}")
+        parts.append(f"{_span(now_ms - made)} ago, {_size(state.get('bytes', 0))}, {state.get('file', '')}")
     else:
         parts.append("none yet")
     if copied := state.get("copied_at_ms"):
-        parts.append(f"copied {_hours(now_ms - copied)} ago")
+        parts.append(f"copied {_span(now_ms - copied)} ago")
     if problem := state.get("problem"):
-        parts.append(f"PROBLEM {_hours(now_ms - state.get('problem_at_ms', 0))} ago: {problem}")
+        parts.append(f"PROBLEM {_span(now_ms - state.get('problem_at_ms', 0))} ago: {problem}")
     return "; ".join(parts)
 
 
@@ -73,16 +72,19 @@ def _streams(sizes: dict[str, int]) -> str:
     return f"{_size(sum(sizes.values()))}: {words}"
 
 
-def _hours(ms: float) -> str:
+def _span(ms: float) -> str:
     seconds = max(0.0, ms / 1000)
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} d"
 
 
 def _size(count: int) -> str:
+    if count >= 1 << 30:
+        return f"{count / (1 << 30):.1f} GiB"
     return f"{count / (1 << 20):.1f} MiB" if count >= 1 << 20 else f"{count / 1024:.0f} KiB"
-
-
-_IN_WORDS: Final = {"backup": _backup, "streams": _streams}
 
 
 def _executor(row: dict[str, Any]) -> str:
@@ -100,22 +102,41 @@ def _executor(row: dict[str, Any]) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _row(row: Any) -> str:
-    if not isinstance(row, dict):
-        return str(row)
-    name = row.get("name") or row.get("id") or row.get("host") or "-"
-    flat = {**row, **(row.get("metadata") or {})}
-    rest = {
-        key: value
-        for key, value in flat.items()
-        if key not in _DULL and value not in (name, None, "", [], {})
-    }
-    return f"{name:20} {' '.join(f'{key}={_shown(value)}' for key, value in rest.items())}"
+def _service(row: dict[str, Any]) -> str:
+    """Name, process, since when, and version; what its endpoints failed at."""
+    errors = sum(each.get("num_errors", 0) for each in row.get("endpoints") or [])
+    parts = [
+        str(row.get("name", "-")).ljust(26),
+        f"pid {(row.get('metadata') or {}).get('pid', '-')}".ljust(13),
+        f"up {_span(_age_ms(row.get('started', '')))}".ljust(12),
+        str(row.get("version", "")),
+        f"{errors} failed requests" if errors else "",
+    ]
+    return " ".join(part for part in parts if part).rstrip()
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return ",".join(
-            str(item.get("name", item)) if isinstance(item, dict) else str(item) for item in value
-        )
-    return value if isinstance(value, str) else json.dumps(value)
+def _age_ms(started: str) -> float:
+    try:
+        return (
+            datetime.now(UTC) - datetime.fromisoformat(started.replace("Z", "+00:00"))
+        ).total_seconds() * 1000
+    except ValueError:
+        return 0.0
+
+
+def _gateway(state: dict[str, Any]) -> str:
+    """How much it serves, and who is kept from logging in."""
+    parts = [f"{state.get('sessions', 0)} sessions", f"{state.get('streams', 0)} open event streams"]
+    for address, seconds in (state.get("login_paused") or {}).items():
+        parts.append(f"logins from {address} wait {seconds} s after too many that failed")
+    return ", ".join(parts)
+
+
+def _store(state: dict[str, Any]) -> str:
+    """Whether the streams take anything, and the space on their disk."""
+    free, total = state.get("free_bytes", 0), state.get("total_bytes", 0)
+    return f"{state.get('state', '-')}, {_size(free)} free of {_size(total)}"
+
+
+_IN_WORDS: Final = {"backup": _backup, "streams": _streams, "gateway": _gateway, "store": _store}
+_ROWS: Final = {"executors": _executor, "services": _service}

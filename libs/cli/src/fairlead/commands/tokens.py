@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from fairlead.durations import duration_s
-from fairlead.options import JSON, URL
+from fairlead.options import JSON, URL, Subcommands
 
 _SCOPES = ("read", "write", "approve", "admin", "pairing")
 
 
-@click.group()
+@click.group(cls=Subcommands)
 def tokens() -> None:
     """Create, list and revoke API tokens."""
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from fairlead.options import JSON, URL
+from fairlead.options import JSON, URL, Subcommands
 
 ROLES = ("viewer", "operator", "approver", "admin")
 _ROLE = click.Choice(ROLES)
 
 
-@click.group()
+@click.group(cls=Subcommands)
 def users() -> None:
     """Add, list, change and remove users."""
 
