@@ -14,7 +14,7 @@ from fairlead_common.protocol.usage import PLAIN, POSITION, DayUsage, UsageRow
 from fairlead_gateway import responses
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import json_response
-from fairlead_gateway.http.request_parsing import check_parameters, one
+from fairlead_gateway.http.request_parsing import check_parameters, one, one_of
 
 By = Literal["day", "agent", "model", "user"]
 BY: Final[tuple[By, ...]] = ("day", "agent", "model", "user")
@@ -24,7 +24,7 @@ _PREFIX: Final = f"$KV.{subjects.BUCKET_USAGE}."
 async def usage(request: Request) -> Response:
     """The usage in a range of days, summed."""
     check_parameters(request, "by", "from", "to")
-    by, first, last = _by(request), _day(request, "from"), _day(request, "to")
+    by, first, last = one_of(request, "by", BY) or "day", _day(request, "from"), _day(request, "to")
     principal = principal_of(request)
     sums: dict[str, UsageRow] = {}
     total = UsageRow()
@@ -42,14 +42,6 @@ async def usage(request: Request) -> Response:
                 total = total.plus(row)
     rows = [_summed(name, sums[name]) for name in sorted(sums)]
     return json_response(responses.UsageReport(by=by, rows=rows, total=_summed("", total)))
-
-
-def _by(request: Request) -> By:
-    text = one(request, "by")
-    found = next((each for each in BY if each == (text or "day")), None)
-    if found is None:
-        raise InvalidInputError("by", f"must be one of {', '.join(BY)}, got {(text or '')[:40]!r}")
-    return found
 
 
 def _day(request: Request, name: str) -> str:

@@ -1,6 +1,7 @@
 """Bodies and parameters of requests: decoded, or refused with the field, the limit and the actual value."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -11,6 +12,7 @@ from fairlead_common.errors import InvalidInputError
 Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")]
 
 T = TypeVar("T")
+Choice = TypeVar("Choice", bound=str)
 
 MAX_SEQ: Final = (1 << 63) - 1
 
@@ -141,6 +143,31 @@ def one(request: Request, name: str) -> str | None:
     if len(values) > 1:
         raise InvalidInputError(name, f"must be given once, got {len(values)} values")
     return values[0] if values else None
+
+
+def one_of(request: Request, name: str, choices: Sequence[Choice]) -> Choice | None:
+    """The query parameter `name`, which is one of `choices`; None: it is not given.
+
+    Raises:
+        InvalidInputError: it is another, also if it is empty.
+    """
+    text = one(request, name)
+    if text is None:
+        return None
+    found = next((each for each in choices if each == text), None)
+    if found is None:
+        raise InvalidInputError(name, f"must be one of {', '.join(choices)}, got {_cut(text)!r}")
+    return found
+
+
+def flag(request: Request, name: str, default: bool) -> bool:
+    """The query parameter `name`, which is `true` or `false`.
+
+    Raises:
+        InvalidInputError: it is neither.
+    """
+    text = one_of(request, name, ("true", "false"))
+    return default if text is None else text == "true"
 
 
 def check_parameters(request: Request, *known: str) -> None:

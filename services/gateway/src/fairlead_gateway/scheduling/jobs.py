@@ -26,7 +26,7 @@ from fairlead_common.protocol.ids import check_id, new_id
 from fairlead_common.protocol.users import UserName
 from fairlead_gateway.gateway import answering, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
-from fairlead_gateway.http.request_parsing import check_parameters, decode, one
+from fairlead_gateway.http.request_parsing import check_parameters, decode, flag, one
 from fairlead_gateway.identity.access import stored_owner
 from fairlead_gateway.identity.session_access import main_session_of, new_owner
 from fairlead_gateway.scheduling.job_access import (
@@ -97,13 +97,10 @@ def _number(request: Request, name: str, default: int, most: int) -> int:
 async def jobs(request: Request) -> Response:
     """Jobs, by id."""
     check_parameters(request, "all", "limit", "after")
-    asked = one(request, "all")
-    everything = "false" if asked is None else asked
-    if everything not in ("true", "false"):
-        raise InvalidInputError("all", f"must be true or false, got {everything[:80]!r}")
+    everything = flag(request, "all", False)
     after = one(request, "after")
     body = ListJobs(
-        include_disabled=everything == "true",
+        include_disabled=everything,
         limit=_number(request, "limit", 200, MAX_PAGE),
         after="" if after is None else check_id(after, "after"),
     )

@@ -16,7 +16,7 @@ from fairlead_common.protocol.notices import CreateSession
 from fairlead_common.protocol.projections import Session, SessionSummary
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import json_response
-from fairlead_gateway.http.request_parsing import check_parameters, one, whole_number
+from fairlead_gateway.http.request_parsing import check_parameters, one, one_of, whole_number
 from fairlead_gateway.identity.access import SessionAccess
 from fairlead_gateway.identity.session_access import sees
 from fairlead_gateway.responses import SessionPage
@@ -56,22 +56,14 @@ async def listing(request: Request) -> Response:
 
 def _owned(request: Request) -> Callable[[SessionAccess, str], bool]:
     """Which sessions a list is to show: those of its reader, those of others that are shared, or all."""
-    said = one(request, "owner")
-    if said is None:
-        return lambda _access, _account: True
-    if said not in _OWNED:
-        raise InvalidInputError("owner", f"must be one of {', '.join(_OWNED)}, got {said[:80]!r}")
-    return _OWNED[said]
+    said = one_of(request, "owner", tuple(_OWNED))
+    return (lambda _access, _account: True) if said is None else _OWNED[said]
 
 
 def _archived(request: Request, default: bool | None) -> bool | None:
     """Whether a list is to show archived sessions alone, none of them, or all (None)."""
-    said = one(request, "archived")
-    if said is None:
-        return default
-    if said not in _ARCHIVED:
-        raise InvalidInputError("archived", f"must be one of {', '.join(_ARCHIVED)}, got {said[:80]!r}")
-    return _ARCHIVED[said]
+    said = one_of(request, "archived", tuple(_ARCHIVED))
+    return default if said is None else _ARCHIVED[said]
 
 
 def parse_cursor(text: str) -> tuple[int, str]:

@@ -13,14 +13,14 @@ import structlog
 from starlette.requests import Request
 
 from fairlead_common.bus import WrongSequenceError
-from fairlead_common.errors import FairleadError, InvalidInputError
+from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.notices import UpdateSession
 from fairlead_common.protocol.projections import SessionSummary
 from fairlead_common.received import Record
 from fairlead_gateway.gateway import Gateway, answering
-from fairlead_gateway.http.request_parsing import one
+from fairlead_gateway.http.request_parsing import one_of
 
 log = structlog.get_logger()
 
@@ -39,9 +39,7 @@ def wanted_source(request: Request) -> str | None:
     Raises:
         InvalidInputError: the query parameter `source` is something else.
     """
-    text = one(request, "source")
-    if text not in (None, API, EVERYTHING):
-        raise InvalidInputError("source", f"must be `{API}` or `{EVERYTHING}`, got {text[:80]!r}")
+    text = one_of(request, "source", (API, EVERYTHING))
     return None if text == EVERYTHING else text or ""
 
 

@@ -15,7 +15,7 @@ from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.users import Need
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
-from fairlead_gateway.http.request_parsing import check_parameters, decode, one, whole_number
+from fairlead_gateway.http.request_parsing import check_parameters, decode, one, one_of, whole_number
 from fairlead_gateway.identity.session_access import check_session
 from fairlead_gateway.openai_api.responses_api.conversation_items import (
     MOST_ADDED,
@@ -145,9 +145,7 @@ async def items(request: Request) -> Response:
     """A page of items."""
     check_parameters(request, "limit", "order", "after", "include", "include[]")
     limit = whole_number(request, "limit", 20, least=1, most=MOST_SHOWN)
-    order, after = one(request, "order") or "desc", one(request, "after")
-    if order not in ("asc", "desc"):
-        raise InvalidInputError("order", f"must be `asc` or `desc`, got {order[:80]!r}")
+    order, after = one_of(request, "order", ("asc", "desc")) or "desc", one(request, "after")
     async with answering(READ_WITHIN_S):
         found = await _named(request, "read")
         rows = await items_of(gateway_of(request), found.session, found.kept)

@@ -12,7 +12,7 @@ from fairlead_common.protocol.messages import Abort
 from fairlead_common.protocol.users import Need
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
-from fairlead_gateway.http.request_parsing import MAX_SEQ, check_parameters, one, parse, whole_number
+from fairlead_gateway.http.request_parsing import MAX_SEQ, check_parameters, flag, parse, whole_number
 from fairlead_gateway.openai_api.accepted import AcceptedCalls
 from fairlead_gateway.openai_api.attempts import is_repeatable, once
 from fairlead_gateway.openai_api.responses_api.accept import Acceptance
@@ -84,10 +84,11 @@ async def retrieve(request: Request) -> Response | ResponseStream:
     check_parameters(request, "stream", "starting_after", "include", "include[]", "include_obfuscation")
     gateway = gateway_of(request)
     after = whole_number(request, "starting_after", -1, least=0, most=MAX_SEQ)
+    streams = flag(request, "stream", False)
     async with answering(READ_WITHIN_S):
         stored = await _named(request, "read")
         instructions = await _instructions(gateway, stored)
-        if one(request, "stream") != "true":
+        if not streams:
             fold = await read_response(gateway, stored)
             return ResponseForm(stored, fold, instructions).whole([], _headers(stored))
     fold = stored.fold(waits=True, wanted=True)
