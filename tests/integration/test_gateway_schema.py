@@ -53,7 +53,7 @@ async def gateway(
     monkeypatch.setattr("fairlead_gateway.sessions.sessions.DELETE_WAIT_S", 0.05)
     monkeypatch.setattr("fairlead_gateway.sessions.notice_mail.CARRIED_OUT_WITHIN_S", 0.05)  # no agent here
     async with running_gateway(nats_server.url, tmp_path) as running:
-        monkeypatch.setattr(running.gateway.auth.throttle, "fail", lambda _: None)
+        monkeypatch.setattr(running.gateway.auth.throttle, "fail", lambda *_, **__: None)
         yield running
 
 
