@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -22,7 +24,8 @@ from fairlead_common.protocol.credentials import AGENT_RECIPIENT
 from fairlead_common.protocol.entries import DeletedEntry, Entry, LaterEntry
 from fairlead_common.protocol.entry_codec import decode_entry, encode_entry
 from fairlead_common.protocol.messages import ExecutorInfo
-from fairlead_common.protocol.projections import ApprovalSummary, approval_key
+from fairlead_common.protocol.projections import ApprovalSummary, SessionSummary, approval_key, session_key
+from fairlead_common.protocol.users import SCOPES_OF, SharedAccess, Sharing, UserRole
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.process import register
 from fairlead_common.service.sealing import SealingPair
@@ -43,7 +46,26 @@ RULES_BEYOND_SCHEMAS = (
 )
 LAX = '[[operations]]\ninclude-path = "{}"\nchecks.positive_data_acceptance.enabled = false\n'
 Json = dict[str, Any]
-NAMES = ("0", "00", "a", "A")  # what generators like to begin with
+# What may be asked for without the scope `write`, though it is no GET.
+READ_BY_POST = {
+    *("POST /api/login", "POST /api/logout", "POST /api/pair/redeem", "POST /mcp"),
+    *("POST /api/tokens", "DELETE /api/tokens/{token}"),  # one's own, with no more than one has
+}
+LOGINS = {"/api/login", "/api/pair/redeem"}  # they tell of other credentials than those of the request
+FOR_ADMINS = {
+    "GET /api/audit",
+    "GET /api/dead",
+    "GET /api/users",
+    "POST /api/users",
+    "PUT /api/credentials/{name}",
+}
+FOR_THE_ROLE = {
+    "POST /api/cron/pause",
+    "POST /api/heartbeat",
+}  # also by a token of an admin with fewer scopes
+# What generators like to begin with, and what others may do there.
+NAMES: dict[str, SharedAccess] = {"0": "write", "00": "view", "a": "write", "A": "private"}
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -207,11 +229,48 @@ async def test_refusals_name_field_limit_and_value(gateway: RunningGateway) -> N
     assert body["error"].keys() == {"message", "type", "param", "code"}
 
 
-async def generated(url: str, folder: Path, part: str, *more: str) -> None:
-    """Requests made from the document find nothing."""
+class Identities(NamedTuple):
+    """Who makes generated requests, in turn.
+
+    Fields:
+        users: name to role. scopes: of further tokens of `admin`, by the name of the identity.
+    """
+
+    users: dict[str, UserRole]
+    scopes: dict[str, str]
+
+
+IDENTITIES = Identities(
+    {"vera": "viewer", "olga": "operator", "anna": "approver", "root2": "admin"},
+    {"reads": "read", "writes": "read,write", "approves": "read,approve"},
+)
+
+
+async def tokens_of(gateway: RunningGateway) -> dict[str, str]:
+    """A token of each identity, by its name."""
+    tokens = {"admin": TOKEN}
+    for name, role in IDENTITIES.users.items():
+        assert (await gateway.call("POST", "/api/users", {"name": name, "role": role}))[0] == 201
+        scopes = [scope for scope in ("read", "write", "approve", "admin") if scope in SCOPES_OF[role]]
+        tokens[name] = await _token(gateway, name, scopes)
+    for name, said in IDENTITIES.scopes.items():
+        tokens[name] = await _token(gateway, "admin", said.split(","))
+    return tokens
+
+
+async def _token(gateway: RunningGateway, user: str, scopes: list[str]) -> str:
+    status, made = await gateway.call("POST", "/api/tokens", {"user": user, "scopes": scopes})
+    assert status == 201, made
+    return str(made["token"])
+
+
+async def generated(gateway: RunningGateway, folder: Path, part: str, *without: str) -> Counter[str]:
+    """Requests made from the document, by all identities in turn, find nothing; how each was answered."""
+    document, tokens = folder / "openapi.json", folder / "tokens.json"
+    document.write_text(json.dumps((await gateway.call("GET", "/openapi.json"))[1]))
+    tokens.write_text(json.dumps(await tokens_of(gateway)))
     command = [
-        *(sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json"),
-        *("--header", f"Authorization: Bearer {TOKEN}"),
+        *(sys.executable, "-m", "schemathesis.cli", "run", str(document), "--url", gateway.url),
         *("--max-examples", EXAMPLES, "--request-timeout", "10", "--continue-on-failure"),
         *(("--seed", os.environ.get("FAIRLEAD_SEED", "1")) if LONG else ("--generation-deterministic",)),
         *("--include-path-regex", part),
@@ -219,13 +278,44 @@ async def generated(url: str, folder: Path, part: str, *more: str) -> None:
         *("--exclude-path", "/api/sessions/{session}/events", "--exclude-path", "/api/news"),
         *("--exclude-path", "/v1/chat/completions", "--exclude-path", "/v1/responses"),  # these take long
         *("--exclude-path", "/api/status"),
-        *("--phases", "coverage,fuzzing", "--no-color", *more),
+        *("--phases", "coverage,fuzzing", "--no-color"),
+        # Its requests would get the next identity's credentials; test_rights_table.py tries those without.
+        *("--exclude-checks", ",".join(("ignored_auth", *without))),
     ]
     (folder / "schemathesis.toml").write_text("".join(map(LAX.format, RULES_BEYOND_SCHEMAS)))
+    hooks = {"SCHEMATHESIS_HOOKS": "tests.support.generated_identities", "PYTHONPATH": str(ROOT)}
     done = await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, cwd=folder, timeout=3000 if LONG else 230, check=False
+        subprocess.run,
+        command,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, **hooks, "FAIRLEAD_TEST_IDENTITIES": str(tokens)},
+        timeout=3000 if LONG else 230,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    return Counter(json.loads((folder / "tokens.json.counts").read_text()))
+
+
+def check_rights(counts: Counter[str]) -> None:
+    """Each identity was answered, and none was let do more than its scopes say."""
+    done: dict[str, Counter[str]] = {}
+    for key, count in counts.items():
+        who, method, path, status = key.split(" ")
+        assert status != "401" or path in LOGINS, key
+        if status.startswith("2"):
+            done.setdefault(who, Counter())[f"{method} {path}"] += count
+        elif status == "403":
+            done.setdefault(who, Counter())["refused"] += count
+    assert set(done) == {"admin", *IDENTITIES.users, *IDENTITIES.scopes}
+    for who in ("vera", "reads"):
+        changes = {what for what in done[who] if not what.startswith(("GET ", "HEAD ", "refused"))}
+        assert changes <= READ_BY_POST, (who, changes)
+    for who in ("vera", "olga", "anna", "reads", "writes", "approves"):
+        reserved = FOR_ADMINS if who in IDENTITIES.scopes else FOR_ADMINS | FOR_THE_ROLE
+        assert not reserved & set(done[who]), who
+    assert done["vera"]["refused"] > 0 < done["reads"]["refused"]
 
 
 @pytest.mark.timeout(3100 if LONG else 240)
@@ -237,12 +327,14 @@ async def test_generated_requests_are_answered_as_documented(
     await bus.publish(
         subjects.kv("executors", "h.e"), msgspec.json.encode(ExecutorInfo(executor="e", host="h"))
     )
-    for name in NAMES:
+    for name, shared in NAMES.items():
         await gateway.session(id=name)
+        row = SessionSummary(id=name, agent="main", shared=Sharing(access=shared))
+        await bus.publish(subjects.kv("sessions", session_key(name)), msgspec.json.encode(row))
         approval = ApprovalSummary(id=name, session=name, shown_hash="h")
         await bus.publish(subjects.kv("sessions", approval_key(name)), msgspec.json.encode(approval))
     async with agent_answers(bus):
-        await generated(gateway.url, tmp_path, part)
+        check_rights(await generated(gateway, tmp_path, part))
     await micro.stop()
 
 
@@ -268,5 +360,4 @@ async def test_generated_requests_about_schedules_are_answered_as_documented(
 ) -> None:
     async with scheduler(nats_server, monkeypatch):
         # No schema tells which times make sense.
-        checks = ("--exclude-checks", "positive_data_acceptance")
-        await generated(gateway.url, tmp_path, f"^/{SCHEDULES}", *checks)
+        check_rights(await generated(gateway, tmp_path, f"^/{SCHEDULES}", "positive_data_acceptance"))

@@ -17,12 +17,13 @@ from fairlead_common.installation.errors import FAILED, CommandError
     show_default=True,
     help="When the agent reacts: at once, or at its next heartbeat.",
 )
-@click.option("--session", default="main", show_default=True, help="Session that gets the line.")
+@click.option("--session", help="Session that gets the line (default: your main session).")
 @JSON
 @URL
-def wake(text: str, mode: str, session: str, as_json: bool, url: str | None) -> None:
+def wake(text: str, mode: str, session: str | None, as_json: bool, url: str | None) -> None:
     """Queue a system line for a session; with `--mode now`, start a turn at once."""
-    _fire(url, "/api/wake", {"text": text, "mode": mode, "session": session}, as_json=as_json)
+    body = {"text": text, "mode": mode, **({"session": session} if session else {})}
+    _fire(url, "/api/wake", body, as_json=as_json)
 
 
 @click.command()

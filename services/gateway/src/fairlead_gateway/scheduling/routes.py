@@ -156,6 +156,7 @@ OPERATIONS: Final = (
         "queue a system line for a session, or start a turn now",
         Fired,
         status=202,
+        problems=(404,),
         body=wakes.WakeBody,
         scope="write",
     ),

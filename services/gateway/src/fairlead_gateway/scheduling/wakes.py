@@ -9,20 +9,25 @@ from starlette.responses import Response
 from fairlead_common.cron.requests import Heartbeat, Hook, Wake
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import check_id, new_id
-from fairlead_gateway.gateway import gateway_of, principal_of
+from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http.request_parsing import check_parameters, decode
 from fairlead_gateway.identity.session_access import check_session
+from fairlead_gateway.scheduling.job_access import main_session
 from fairlead_gateway.scheduling.scheduler_client import IdempotencyKey, ask, chosen_key
 
 _HOOK_HEADERS: Final = 50
 
 
 class WakeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of `POST /api/wake`."""
+    """Body of `POST /api/wake`.
+
+    Fields:
+        session: that gets the line; None: the main session of the caller, which is `main` for admins.
+    """
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=65_536)]
     mode: Literal["now", "next-heartbeat"] = "next-heartbeat"
-    session: IdempotencyKey = "main"
+    session: IdempotencyKey | None = None
     key: IdempotencyKey | None = None
 
 
@@ -38,10 +43,11 @@ async def wake(request: Request) -> Response:
     """202 once the line is stored."""
     check_parameters(request)
     body = await decode(request, WakeBody)
-    wanted = Wake(
-        text=body.text, mode=body.mode, session=body.session, key=chosen_key(request, body.key) or new_id()
-    )
-    await check_session(gateway_of(request), principal_of(request), wanted.session, "write")
+    key = chosen_key(request, body.key) or new_id()
+    async with answering():
+        session = body.session or await main_session(request, principal_of(request).account)
+    await check_session(gateway_of(request), principal_of(request), session, "write")
+    wanted = Wake(text=body.text, mode=body.mode, session=session, key=key)
     return await ask(request, "wake", wanted, 202)
 
 

@@ -4061,11 +4061,16 @@ export interface UserMessage {
   untrusted?: boolean;
 }
 
-/** Body of `POST /api/wake`. */
+/**
+ * Body of `POST /api/wake`.
+ *
+ * Fields:
+ *     session: that gets the line; None: the main session of the caller, which is `main` for admins.
+ */
 export interface WakeBody {
   text: string;
   mode?: "next-heartbeat" | "now";
-  session?: string;
+  session?: string | null;
   key?: string | null;
 }
 
