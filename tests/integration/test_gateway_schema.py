@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -258,7 +258,7 @@ async def tokens_of(gateway: RunningGateway) -> dict[str, str]:
     return tokens
 
 
-async def _token(gateway: RunningGateway, user: str, scopes: list[str]) -> str:
+async def _token(gateway: RunningGateway, user: str, scopes: Sequence[str]) -> str:
     status, made = await gateway.call("POST", "/api/tokens", {"user": user, "scopes": scopes})
     assert status == 201, made
     return str(made["token"])

@@ -22,7 +22,7 @@ from fairlead_common.installation.errors import FAILED, CommandError
 @URL
 def wake(text: str, mode: str, session: str | None, as_json: bool, url: str | None) -> None:
     """Queue a system line for a session; with `--mode now`, start a turn at once."""
-    body = {"text": text, "mode": mode, **({"session": session} if session else {})}
+    body: dict[str, object] = {"text": text, "mode": mode, **({"session": session} if session else {})}
     _fire(url, "/api/wake", body, as_json=as_json)
 
 
