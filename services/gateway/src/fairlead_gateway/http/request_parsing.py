@@ -12,7 +12,7 @@ from fairlead_common.errors import InvalidInputError
 Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")]
 
 T = TypeVar("T")
-Choice = TypeVar("Choice", bound=str)
+Word = TypeVar("Word", bound=str)
 
 MAX_SEQ: Final = (1 << 63) - 1
 
@@ -145,7 +145,7 @@ def one(request: Request, name: str) -> str | None:
     return values[0] if values else None
 
 
-def one_of(request: Request, name: str, choices: Sequence[Choice]) -> Choice | None:
+def one_of(request: Request, name: str, choices: Sequence[Word]) -> Word | None:
     """The query parameter `name`, which is one of `choices`; None: it is not given.
 
     Raises:
