@@ -495,3 +495,25 @@ def test_what_a_disabled_user_leaves_behind_is_given_to_another_one(
     expect(anna.composer).to_be_visible()
     anna.choose_item("This session", "Share…")
     expect(anna.page.get_by_role("dialog").get_by_role("button", name="Change owner")).to_have_count(0)
+
+
+def test_a_user_is_given_a_budget(up: FairleadUp, people: dict[str, str], tab: Tab) -> None:
+    tab.go("/settings/people")
+    in_menu(tab, "olga", "Budget")
+    dialog = tab.page.get_by_role("dialog", name="Budget of olga")
+    dialog.get_by_label("Dollars a day (UTC)").fill("much")
+    expect(dialog.get_by_role("alert")).to_contain_text("An amount such as 5")
+    expect(dialog.get_by_role("button", name="Save")).to_be_disabled()
+    dialog.get_by_label("Dollars a day (UTC)").fill("2.50")
+    dialog.get_by_label("Dollars a month").fill("40")
+    if AXE.exists():
+        assert violations(tab) == []
+    tab.shoot("dialog")
+    dialog.get_by_role("button", name="Save").click()
+    row = tab.page.get_by_role("listitem").filter(has_text="olga")
+    expect(row).to_contain_text("$2.50 a day, $40.00 a month")
+    in_menu(tab, "olga", "Budget")
+    for label in ("Dollars a day (UTC)", "Dollars a month"):
+        dialog.get_by_label(label).fill("")
+    dialog.get_by_role("button", name="Save").click()
+    expect(row).not_to_contain_text("$")

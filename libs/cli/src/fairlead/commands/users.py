@@ -10,6 +10,7 @@ from fairlead.options import JSON, URL, Subcommands
 
 ROLES = ("viewer", "operator", "approver", "admin")
 _ROLE = click.Choice(ROLES)
+_DOLLARS = click.FloatRange(min=0, max=1_000_000)
 
 
 @click.group(cls=Subcommands)
@@ -40,7 +41,8 @@ def ls(as_json: bool, url: str | None) -> None:
     for each in found:
         state = "disabled" if each["disabled"] else ""
         password = "password" if each.get("password") else ""
-        more = f"{password:8}  {each.get('tailscale', '')}  {state}"
+        budget = _budget_text(each.get("budget") or {})
+        more = f"{password:8}  {each.get('tailscale', '')}  {budget}  {state}"
         line = f"{each['name']:24}  {each['role']:10}  {each['tokens']:3} tokens  {more}"
         click.echo(line.rstrip())
 
@@ -51,15 +53,38 @@ def ls(as_json: bool, url: str | None) -> None:
 @click.option(
     "--tailscale", metavar="LOGIN", help="Login name at Tailscale, such as ann@example.com; '': none."
 )
+@click.option(
+    "--usd-per-day", type=_DOLLARS, help="What models may cost for the user in a UTC day; 0: no limit."
+)
+@click.option("--usd-per-month", type=_DOLLARS, help="The same in a month.")
 @URL
-def set_user(name: str, role: str | None, tailscale: str | None, url: str | None) -> None:
+def set_user(
+    name: str,
+    role: str | None,
+    tailscale: str | None,
+    usd_per_day: float | None,
+    usd_per_month: float | None,
+    url: str | None,
+) -> None:
     """Change a user. It counts at once, for all tokens and logins."""
-    given = {"role": role, "tailscale": tailscale}
+    given = {
+        "role": role,
+        "tailscale": tailscale,
+        "usd_per_day": usd_per_day,
+        "usd_per_month": usd_per_month,
+    }
     change = {key: value for key, value in given.items() if value is not None}
     if not change:
-        raise click.UsageError("what is to be changed? --role, --tailscale")
+        raise click.UsageError("what is to be changed? --role, --tailscale, --usd-per-day, --usd-per-month")
     _change(name, change, url)
-    click.echo(f"changed: {name} ({', '.join(value or 'no ' + key for key, value in change.items())})")
+    said = (f"{key} {value}" if value else f"no {key}" for key, value in change.items())
+    click.echo(f"changed: {name} ({', '.join(said)})")
+
+
+def _budget_text(budget: dict[str, Any]) -> str:
+    """The limits of a user, for people; empty: there are none."""
+    parts = [(budget.get("usd_per_day"), "day"), (budget.get("usd_per_month"), "month")]
+    return ", ".join(f"${usd:.2f} a {period}" for usd, period in parts if usd)
 
 
 @users.command("password")

@@ -4,11 +4,32 @@ The stream's order decides. A reservation counts if it fits after all records be
 of the ledger agree on which of them may be spent. Subjects: `fairlead.budget.<scope>.<day>.<id>.<kind>`.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from fairlead_common.protocol.usage import UsageRow
+
+_OF_USER: Final = "user-"
+
+
+def scope_of_user(name: str) -> str:
+    """The scope of the budgets of a user."""
+    return f"{_OF_USER}{name}"[:64]
+
+
+def refusal_to_raise(arguments: Mapping[str, object], name: str, *, is_admin: bool) -> str:
+    """Why somebody may not raise the budget that a request for approval is about; empty: they may.
+
+    Args:
+        arguments: of the request. name: the user who decides.
+    """
+    scope = str(arguments.get("scope", ""))
+    if not scope.startswith(_OF_USER) or (is_admin and scope != scope_of_user(name)):
+        return ""
+    whose = scope.removeprefix(_OF_USER)
+    return f"raising the budget of the user {whose} needs an admin, and not {whose}"
 
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

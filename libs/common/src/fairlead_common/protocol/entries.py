@@ -351,6 +351,17 @@ class CustomEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
     data: dict[str, object] = {}
 
 
+class SharedLedger(msgspec.Struct, frozen=True, kw_only=True):
+    """The ledger of a budget that sessions share.
+
+    Fields:
+        scope: whose budget it is, see `subjects.budget`. period: UTC day or month, `2026-11-23` or `2026-11`.
+    """
+
+    scope: str
+    period: str
+
+
 class BudgetReservationEntry(
     EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="budget_reservation"
 ):
@@ -362,6 +373,7 @@ class BudgetReservationEntry(
         micro_usd, tokens: the most that the request may cost, as estimated.
         day: UTC day whose budget it counts for, as in `2026-11-23`.
         scope: of the budget that is shared with other sessions, see `subjects.budget`; empty: there is none.
+        of_user: the ledgers of the user's budgets, in which the request is reserved after that.
         purpose: what the request is for, such as `reply` or `compaction`.
     """
 
@@ -370,7 +382,14 @@ class BudgetReservationEntry(
     day: str
     tokens: int = 0
     scope: str = ""
+    of_user: list[SharedLedger] = []
     purpose: str = ""
+
+    @property
+    def ledgers(self) -> list[SharedLedger]:
+        """All in which it is reserved, in that order: who sends the request has reserved in each."""
+        of_agent = [SharedLedger(scope=self.scope, period=self.day)] if self.scope else []
+        return [*of_agent, *self.of_user]
 
 
 class BudgetSettlementEntry(

@@ -339,7 +339,7 @@ def slot(job: str, slot: str) -> str:
 
 
 def budget(scope: str, day: str) -> str:
-    """Filter over the ledger of one budget and one UTC day (`2026-11-23`)."""
+    """Filter over the ledger of one budget and one UTC day (`2026-11-23`) or month (`2026-11`)."""
     return f"fairlead.budget.{check_id(scope, 'scope')}.{check_id(day, 'day')}.>"
 
 

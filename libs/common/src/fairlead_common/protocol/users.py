@@ -39,6 +39,7 @@ RESERVED_USERS: Final = frozenset(
     }
 )
 
+Dollars = Annotated[float, msgspec.Meta(gt=0, le=1_000_000)]
 SharedAccess = Literal["private", "view", "write"]
 
 
@@ -78,6 +79,17 @@ def session_lets(owner: str, shared: Sharing, account: str, need: Need) -> bool:
     return need == "read" or shared.access == "write"
 
 
+class UserBudget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The most that models may cost for a user, in dollars; None: there is no limit.
+
+    Fields:
+        usd_per_day: in a UTC day. usd_per_month: in a month, by UTC days.
+    """
+
+    usd_per_day: Dollars | None = None
+    usd_per_month: Dollars | None = None
+
+
 class UserRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is stored of a user: key `user.<name>` of the bucket `users`.
 
@@ -87,6 +99,7 @@ class UserRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         created_at, updated_at: milliseconds since 1970, UTC.
         created_by: who made the user.
         tailscale: login name at Tailscale, in lower case, by which the user may log in; empty: none.
+        budget: what models may cost that answer this user, or sessions and jobs of this user.
     """
 
     name: str
@@ -97,6 +110,7 @@ class UserRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     updated_at: int = 0
     created_by: str = ""
     tailscale: str = ""
+    budget: UserBudget = UserBudget()
 
 
 class ApiToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

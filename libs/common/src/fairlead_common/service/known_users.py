@@ -4,6 +4,9 @@ Each is read when it is needed, by its own key: tokens and pairing codes are in 
 service but the gateway may read those.
 """
 
+import re
+from typing import Final
+
 import msgspec
 import structlog
 
@@ -11,10 +14,11 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.subjects import Actor
-from fairlead_common.protocol.users import ADMIN, UserRecord, user_key
+from fairlead_common.protocol.users import ADMIN, USER_PATTERN, UserRecord, user_key
 
 log = structlog.get_logger()
 
+_USER: Final = re.compile(USER_PATTERN)
 OWNER = UserRecord(name=ADMIN, role="admin", id="")
 
 
@@ -35,6 +39,8 @@ class KnownUsers:
         """
         if name in ("", ADMIN):
             return OWNER
+        if _USER.fullmatch(name) is None:
+            return None  # a sender of a program's own choosing
         record = await self._bucket.get(user_key(name))
         if record is None or not record.data:
             return None

@@ -25,13 +25,14 @@ BRANCHES: Final = "branches"  # all of `branch_entries`
 QUESTIONS: Final = "questions"  # requests for approval that are questions
 UNDO_FILES: Final = "undo_files"  # `undo_request` and `files_restored`
 CALL_QUESTIONS: Final = "call_questions"  # questions that came up in calls that run
+USER_BUDGETS: Final = "user_budgets"  # reservations that count for the budgets of a user
 REQUIRES_ACTION: Final = "requires_action"  # runs that wait for results of a client's tools
 # Types of entries, and outcomes of runs, that versions before this one do not read.
 READ_ENTRIES: Final = frozenset(
     {
         *(TOOL_LIST, HOOK_DECISION, HOOK_CONTEXT, HOOK_CALLS, BUDGET_RESERVATION),
         *(WAITING_BUDGET, WAITING_PROVIDER, BRANCHES, QUESTIONS, UNDO_FILES),
-        *(REQUIRES_ACTION, CALL_QUESTIONS),
+        *(REQUIRES_ACTION, CALL_QUESTIONS, USER_BUDGETS),
     }
 )
 

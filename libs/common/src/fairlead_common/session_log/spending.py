@@ -44,7 +44,11 @@ class Settled(NamedTuple):
 
 
 class DayExtension(NamedTuple):
-    """More of a shared budget, as a person approved it; `id` is that of the approval."""
+    """More of a shared budget, as a person approved it; `id` is that of the approval.
+
+    Fields:
+        day: UTC day, or month, whose budget it is.
+    """
 
     id: str
     scope: str
@@ -97,7 +101,7 @@ class Spending:
         asked = request.arguments
         limit, day = str(asked.get("limit", "")), str(asked.get("day", ""))
         if entry.decision not in _EXTENDED:
-            if entry.decision == "expired" and day and _day(entry.ts) > day:
+            if entry.decision == "expired" and day and _day(entry.ts)[: len(day)] > day:
                 return  # there is another budget now
             how = "nobody decided in time" if entry.decision == "expired" else "a person refused more"
             self.refused = f"{request.why}; {how}" + (f": {entry.reason}" if entry.reason else "")

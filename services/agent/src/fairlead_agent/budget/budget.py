@@ -9,17 +9,18 @@ import asyncio
 import dataclasses
 import math
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
 import structlog
 
-from fairlead_agent.budget.ledger import Ledgers, scope_of, today
+from fairlead_agent.budget.ledger import Ledgers, today
 from fairlead_agent.budget.limits import BudgetReachedError, Limit, Plan, Shortfall, own_limits, plan
 from fairlead_agent.budget.payment import Payment
+from fairlead_agent.budget.shared import NOBODY, Payer, Payers, SharedBudget, limit_of, shared_budgets
 from fairlead_agent.models.interface import ModelError, ModelRequest
-from fairlead_agent.models.pricing import MICRO, priced
+from fairlead_agent.models.pricing import priced
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.models.table import Prices
 from fairlead_agent.session.owner import Owner
@@ -30,7 +31,7 @@ from fairlead_common.protocol.custom_entries import BUDGET_WARNING
 from fairlead_common.protocol.entries import BudgetReservationEntry, BudgetSettlementEntry, CustomEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import RunLimitsInput
-from fairlead_common.service.log_formats import BUDGET_RESERVATION
+from fairlead_common.service.log_formats import BUDGET_RESERVATION, USER_BUDGETS
 
 log = structlog.get_logger()
 
@@ -132,13 +133,14 @@ class Spend:
 class Budget:
     """What one session may spend. Every request to a model on its behalf goes through here."""
 
-    def __init__(self, owner: Owner, registry: Registry, ledgers: Ledgers) -> None:
+    def __init__(self, owner: Owner, registry: Registry, ledgers: Ledgers, payers: Payers) -> None:
         self._owner = owner
+        self._payers = payers
         self._state = owner.state
         self._registry = registry
         self._ledgers = ledgers
         self._extended: set[str] = set()  # approvals whose extension is in the ledger
-        self._limited: tuple[str, AgentConfig] | None = None  # agent and profile of the last reservation
+        self._limited: tuple[str, AgentConfig, Payer] | None = None  # of the last reservation
 
     @property
     def session(self) -> str:
@@ -227,17 +229,19 @@ class Budget:
             LostOwnershipError, BusUnavailableError: as for an append.
         """
         budget = profile.budget
-        self._limited = agent, profile
-        if not own_limits(budget, self._asked, self._state.spending) and budget.usd_per_day is None:
+        payer = await self._payers.find(self._state.user, self._state.owner)
+        self._limited = agent, profile, payer
+        shared = shared_budgets(agent, budget, payer, today())
+        if not shared and not own_limits(budget, self._asked, self._state.spending):
             return Spend(self, request, None)
         self._registry.resolve(model)  # what cannot be sent reserves nothing
-        prices = self._prices(profile, model, request.size_tokens)
-        await self._readers()
+        prices = self._prices(profile, payer, model, request.size_tokens)
+        await self._readers(payer)
         if (left := self._state.spending.open) is not None:
             await self.end(left, None, left.tokens, "it was not settled")
         spent, deadline = -1, 0.0
         while True:
-            found = await self._try(agent, profile, model, request, prices, purpose)
+            found = await self._try(agent, profile, payer, model, request, prices, purpose)
             if isinstance(found, Spend):
                 return found
             now = asyncio.get_running_loop().time()
@@ -256,9 +260,10 @@ class Budget:
         """
         if (left := self._state.spending.open) is not None:
             log.info("budget_reservation_recovered", reservation=left.id, micro_usd=left.micro_usd)
-            if left.scope:
-                await self._ledgers.settle(left.scope, left.day, left.id, Settlement())
-                if (await self._ledgers.current(left.scope, left.day)).is_void(left.id):
+            if left.ledgers:
+                last = left.ledgers[-1]  # in which it was reserved before the request was sent
+                await self._ledgers.settle(last.scope, last.period, left.id, Settlement())
+                if (await self._ledgers.current(last.scope, last.period)).is_void(left.id):
                     await self.end(left, 0, 0, "its worker was stopped before the request")
                     return
             await self.end(left, None, left.tokens, "its worker was stopped before the end of the request")
@@ -317,10 +322,9 @@ class Budget:
         last = self._state.spending.last
         if last is None:
             return
-        reserved = last.reservation
-        if reserved.scope:
-            cost = Settlement(micro_usd=last.micro_usd, known=last.known)
-            await self._ledgers.settle(reserved.scope, reserved.day, reserved.id, cost)
+        cost = Settlement(micro_usd=last.micro_usd, known=last.known)
+        for ledger in last.reservation.ledgers:
+            await self._ledgers.settle(ledger.scope, ledger.period, last.reservation.id, cost)
         if self._limited is not None:
             await self._warn(*self._limited)
 
@@ -330,13 +334,16 @@ class Budget:
         self,
         agent: str,
         profile: AgentConfig,
+        payer: Payer,
         model: str,
         request: ModelRequest,
         prices: Prices,
         purpose: str,
     ) -> Spend | Shortfall:
-        day, scope = today(), scope_of(agent) if profile.budget.usd_per_day is not None else ""
-        limits = await self._limits(agent, profile, day)
+        day = today()
+        shared = shared_budgets(agent, profile.budget, payer, day)
+        of_agent = shared[:1] if profile.budget.usd_per_day is not None else []
+        limits = await self._limits(profile, shared)
         wanted = request.max_output_tokens or request.room_tokens or UNKNOWN_OUTPUT_TOKENS
         wanted = min(wanted, self._registry.facts(model).output_tokens or wanted)
         planned = plan(limits, prices, request.size_tokens, wanted)
@@ -349,43 +356,42 @@ class Budget:
                 micro_usd=planned.micro_usd,
                 tokens=planned.tokens,
                 day=day,
-                scope=scope,
+                scope="".join(each.ledger.scope for each in of_agent),
+                of_user=[each.ledger for each in shared[len(of_agent) :]],
                 purpose=purpose,
             )
         )
-        if scope and not await self._is_granted(reserved, profile):
-            await self.end(reserved, 0, 0, "refused: other sessions were first")
-            return Shortfall(limits[-1]._replace(reserved=max(limits[-1].reserved, 1)), planned.micro_usd)
+        for budget, limit in zip(shared, limits[len(limits) - len(shared) :], strict=True):
+            if not await self._is_granted(reserved, budget):
+                await self.end(reserved, 0, 0, "refused: other sessions were first")
+                return Shortfall(limit._replace(reserved=max(limit.reserved, 1)), planned.micro_usd)
         return Spend(self, _limited(request, planned), reserved)
 
-    async def _is_granted(self, reserved: BudgetReservationEntry, profile: AgentConfig) -> bool:
-        limit = round((profile.budget.usd_per_day or 0) * MICRO)
+    async def _is_granted(self, reserved: BudgetReservationEntry, budget: SharedBudget) -> bool:
         value = Reservation(
             micro_usd=reserved.micro_usd,
-            limit_micro_usd=limit,
+            limit_micro_usd=budget.micro_usd,
             session=self._owner.session,
             model=reserved.model,
         )
-        return await self._ledgers.reserve(reserved.scope, reserved.day, reserved.id, value)
+        ledger = budget.ledger
+        return await self._ledgers.reserve(ledger.scope, ledger.period, reserved.id, value)
 
-    async def _limits(self, agent: str, profile: AgentConfig, day: str) -> list[Limit]:
-        """All that hold, the shared one last."""
+    async def _limits(self, profile: AgentConfig, shared: Sequence[SharedBudget]) -> list[Limit]:
+        """All that hold, the shared ones last."""
         spending = self._state.spending
         limits = own_limits(profile.budget, self._asked, spending)
-        if profile.budget.usd_per_day is None:
+        if not shared:
             return limits
         for more in spending.day_extensions:
             if more.id not in self._extended:
                 value = Extension(micro_usd=more.micro_usd, session=self._owner.session)
                 await self._ledgers.extend(more.scope, more.day, more.id, value)
                 self._extended.add(more.id)
-        scope = scope_of(agent)
-        ledger = await self._ledgers.current(scope, day)
-        limit = round(profile.budget.usd_per_day * MICRO) + ledger.extended
-        return [*limits, Limit("usd_per_day", limit, ledger.spent, ledger.reserved, scope, day)]
+        return [*limits, *[await limit_of(self._ledgers, each) for each in shared]]
 
-    async def _warn(self, agent: str, profile: AgentConfig) -> None:
-        for limit in await self._limits(agent, profile, today()):
+    async def _warn(self, agent: str, profile: AgentConfig, payer: Payer) -> None:
+        for limit in await self._limits(profile, shared_budgets(agent, profile.budget, payer, today())):
             key = f"{limit.name} {limit.day}"
             if limit.is_nearly_used and key not in self._state.spending.warned:
                 unit = "tokens" if limit.is_tokens else "micro_usd"
@@ -397,30 +403,34 @@ class Budget:
                 log.info("budget_nearly_used", limit=limit.name, used=limit.used, of=limit.limit)
                 await self._owner.append(CustomEntry(id=new_id(), name=BUDGET_WARNING, data=data))
 
-    def _prices(self, profile: AgentConfig, model: str, size_tokens: int) -> Prices:
+    def _prices(self, profile: AgentConfig, payer: Payer, model: str, size_tokens: int) -> Prices:
         """What the request is reserved by; free where only tokens are limited."""
         budget = profile.budget
-        in_money = (budget.usd_per_run, budget.usd_per_session, budget.usd_per_day, self._asked.usd)
+        in_money = (
+            *(budget.usd_per_run, budget.usd_per_session, budget.usd_per_day, self._asked.usd),
+            *(payer.budget.usd_per_day, payer.budget.usd_per_month),
+        )
         if all(limit is None for limit in in_money):
             return _FREE
         prices = self._registry.facts(model).prices_of(size_tokens)
         if prices is None:
             text = (
-                f"The price of model {model} is not known, and the agent's `budget` limits money. Set "
-                f'`models.entries."{model}"` with `input_usd_per_mtok` and `output_usd_per_mtok`, or choose '
-                "another model. Nothing was sent."
+                f"The price of model {model} is not known, and a `budget` of the agent or of the user limits "
+                f'money. Set `models.entries."{model}"` with `input_usd_per_mtok` and `output_usd_per_mtok`, '
+                "or choose another model. Nothing was sent."
             )
             raise ModelError("fatal", text, code="model_price_unknown")
         return prices
 
-    async def _readers(self) -> None:
+    async def _readers(self, payer: Payer) -> None:
         """Wait until every live service is known to read the entries of budgets.
 
         Raises:
             ModelError: one of them does not.
         """
         deadline = asyncio.get_running_loop().time() + READERS_S
-        while not self._owner.may_write(BUDGET_RESERVATION):
+        needed = BUDGET_RESERVATION if payer.budget == NOBODY.budget else USER_BUDGETS
+        while not (self._owner.may_write(BUDGET_RESERVATION) and self._owner.may_write(needed)):
             if asyncio.get_running_loop().time() > deadline:
                 text = "`budget` cannot be held while services of an earlier version run. Nothing was sent."
                 raise ModelError("fatal", text)

@@ -28,7 +28,7 @@ class Limit(NamedTuple):
     Fields:
         name: as in the configuration.
         reserved: for requests of other sessions that are under way.
-        scope, day: of a budget that is shared; empty: it is not.
+        scope, day: of a budget that is shared, where `day` may be a month; empty: it is not.
     """
 
     name: str

@@ -1,10 +1,10 @@
-"""Requests to a model outside of sessions, under the budget of their agent for the day.
+"""Requests to a model outside of sessions, under the budgets of their agent and of their user.
 
 There is no log and no one to ask: a request that does not fit is refused. What one used is in its settlement,
 also without a budget. One that was cut off by a death stays reserved until `PlainUsage` settles it.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -12,13 +12,15 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fairlead_agent.budget.ledger import Ledgers, scope_of, today
-from fairlead_agent.budget.limits import Limit, Shortfall, plan
+from fairlead_agent.budget.limits import Plan, Shortfall, plan
 from fairlead_agent.budget.payment import Payment
+from fairlead_agent.budget.shared import SharedBudget, limit_of
 from fairlead_agent.models.interface import ModelError, ModelRequest
-from fairlead_agent.models.pricing import MICRO, priced
+from fairlead_agent.models.pricing import priced
 from fairlead_agent.models.table import ModelFacts
 from fairlead_common.protocol.budgets import Reservation, Settlement
 from fairlead_common.protocol.content import Usage, words_of
+from fairlead_common.protocol.entries import SharedLedger
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.usage import UsageRow, row_of
 
@@ -31,12 +33,19 @@ class Spender(NamedTuple):
     """Whose usage it is, and what holds for it.
 
     Fields:
-        usd_per_day: of the agent, on all workers; None: no limit.
+        budgets: that are shared on all workers.
     """
 
     agent: str
     user: str
-    usd_per_day: float | None
+    budgets: Sequence[SharedBudget]
+
+
+class _Reserved(NamedTuple):
+    """A reservation in a ledger; of those in the ledgers of users the record names no agent."""
+
+    ledger: SharedLedger
+    record: str
 
 
 @asynccontextmanager
@@ -49,13 +58,15 @@ async def spend_plain(
         model: its name. facts: what is known of it.
 
     Raises:
-        ModelError: the limit is reached, or the price of the model is not known; nothing may be sent.
+        ModelError: a limit is reached, or the price of the model is not known; nothing may be sent.
         BusUnavailableError: what it used may not be recorded.
     """
-    scope, day, record = scope_of(spender.agent), today(), new_id()
-    payment, reserved = Payment(request), 0
-    if spender.usd_per_day is not None:
-        payment, reserved = await _reserved(ledgers, spender, (scope, day, record), model, facts, request)
+    usage = SharedLedger(scope=scope_of(spender.agent), period=today())
+    payment, reserved, micro_usd = Payment(request), [], 0
+    if spender.budgets:
+        planned = await _planned(ledgers, spender, model, facts, request)
+        reserved, micro_usd = await _reserve(ledgers, spender, model, planned), planned.micro_usd
+        payment = Payment(replace(request, max_output_tokens=planned.output_tokens))
     failure: BaseException | None = None
     try:
         yield payment
@@ -63,48 +74,65 @@ async def spend_plain(
         failure = error
         raise
     finally:
-        settlement = _settlement(spender, model, facts, payment, reserved, failure)
-        if settlement.used is not None or spender.usd_per_day is not None:
-            await ledgers.settle(scope, day, record, settlement)
-            payment.counted = settlement.used is not None
+        settlement = _settlement(spender, model, facts, payment, micro_usd, failure)
+        without_usage = msgspec.structs.replace(settlement, used=None)
+        is_counted = settlement.used is None
+        for each in reserved:
+            counts = each.ledger == usage and not is_counted
+            is_counted = is_counted or counts
+            value = settlement if counts else without_usage
+            await ledgers.settle(each.ledger.scope, each.ledger.period, each.record, value)
+        if not is_counted:
+            await ledgers.settle(usage.scope, usage.period, new_id(), settlement)
+        payment.counted = settlement.used is not None
 
 
-async def _reserved(
-    ledgers: Ledgers,
-    spender: Spender,
-    place: tuple[str, str, str],
-    model: str,
-    facts: ModelFacts,
-    request: ModelRequest,
-) -> tuple[Payment, int]:
-    """The request as it may be sent, and the micro-dollars that are reserved at `place` in the ledger.
+async def _planned(
+    ledgers: Ledgers, spender: Spender, model: str, facts: ModelFacts, request: ModelRequest
+) -> Plan:
+    """The request as it may be sent.
 
     Raises:
-        ModelError: the limit is reached, or the price of the model is not known.
+        ModelError: a limit is reached, or the price of the model is not known.
     """
-    scope, day, record = place
     size = (len(request.system) + sum(len(words_of(each)) for each in request.messages)) // _BYTES_PER_TOKEN
     prices = facts.prices_of(size)
     if prices is None:
-        text = f"The price of model {model} is not known, and the `budget` of the agent limits money."
+        text = f"The price of model {model} is not known, and the `budget` of the agent or user limits money."
         raise ModelError("fatal", text, code="model_price_unknown")
-    ledger = await ledgers.current(scope, day)
-    of_agent = round((spender.usd_per_day or 0) * MICRO)
-    limit = Limit("usd_per_day", of_agent + ledger.extended, ledger.spent, ledger.reserved, scope, day)
+    limits = [await limit_of(ledgers, each) for each in spender.budgets]
     wanted = request.max_output_tokens or facts.output_tokens or _UNKNOWN_OUTPUT_TOKENS
-    planned = plan([limit], prices, size, wanted)
+    planned = plan(limits, prices, size, wanted)
     if isinstance(planned, Shortfall):
         raise ModelError("fatal", planned.why, code=BUDGET_REACHED)
-    value = Reservation(
-        micro_usd=planned.micro_usd,
-        limit_micro_usd=of_agent,
-        model=model,
-        agent=spender.agent,
-        user=spender.user,
-    )
-    if not await ledgers.reserve(scope, day, record, value):
-        raise ModelError("fatal", Shortfall(limit, planned.micro_usd).why, code=BUDGET_REACHED)
-    return Payment(replace(request, max_output_tokens=planned.output_tokens)), planned.micro_usd
+    return planned
+
+
+async def _reserve(ledgers: Ledgers, spender: Spender, model: str, planned: Plan) -> list[_Reserved]:
+    """Reserve it in all ledgers, or in none.
+
+    Raises:
+        ModelError: another request was first.
+    """
+    made: list[_Reserved] = []
+    for budget in spender.budgets:
+        each = _Reserved(budget.ledger, new_id())
+        of_agent = budget.ledger.scope == scope_of(spender.agent)
+        value = Reservation(
+            micro_usd=planned.micro_usd,
+            limit_micro_usd=budget.micro_usd,
+            model=model,
+            agent=spender.agent if of_agent else "",
+            user=spender.user,
+        )
+        if not await ledgers.reserve(each.ledger.scope, each.ledger.period, each.record, value):
+            for one in made:
+                nothing = Settlement(micro_usd=0, known=True)
+                await ledgers.settle(one.ledger.scope, one.ledger.period, one.record, nothing)
+            limit = await limit_of(ledgers, budget)
+            raise ModelError("fatal", Shortfall(limit, planned.micro_usd).why, code=BUDGET_REACHED)
+        made.append(each)
+    return made
 
 
 def _settlement(

@@ -2,11 +2,11 @@
 
 import hashlib
 import time
-from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from fairlead_agent.budget.limits import BudgetReachedError
+from fairlead_agent.budget.shared import end_of
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.timers import set_timer
 from fairlead_common.config import AgentConfig
@@ -18,7 +18,7 @@ from fairlead_common.session_log.spending import BUDGET, asks_for_budget, budget
 async def ask(owner: Owner, profile: AgentConfig, reached: BudgetReachedError) -> None:
     """Append the request for approval, unless there is one already.
 
-    One about a limit for a day expires with the day, and its run then goes on with the next day's.
+    One about a limit for a day or a month expires with that, and its run then goes on with the next one's.
 
     Raises:
         LostOwnershipError, BusUnavailableError: as for an append.
@@ -38,8 +38,7 @@ async def ask(owner: Owner, profile: AgentConfig, reached: BudgetReachedError) -
         arguments |= {"scope": limit.scope, "day": limit.day, "reserved_micro_usd": limit.reserved}
     expires_at = time.time_ns() // 1_000_000 + int(profile.approval_timeout_s * 1000)
     if limit.day:
-        next_day = datetime.fromisoformat(limit.day).replace(tzinfo=UTC) + timedelta(days=1)
-        expires_at = min(expires_at, int(next_day.timestamp() * 1000))
+        expires_at = min(expires_at, end_of(limit.day))
     approval_id = new_id()
     shown = [owner.session, BUDGET, arguments]
     # The timer first: without it the request could wait for ever if this process died in between.

@@ -15,6 +15,7 @@ import structlog
 
 from fairlead_agent.budget.budget import Budget
 from fairlead_agent.budget.ledger import Ledgers
+from fairlead_agent.budget.shared import Payers
 from fairlead_agent.compaction.compaction import Compaction
 from fairlead_agent.compaction.failed_preparations import FailedPreparations
 from fairlead_agent.compaction.summariser import Summariser
@@ -328,7 +329,7 @@ class HeldSession:
         )
         actors = Actors(shared.known_users)
         mailbox = Mailbox(owner, shared.config, sent, shared.grants, shared.deletion, actors, questions)
-        budget = Budget(owner, shared.registry, shared.ledgers)
+        budget = Budget(owner, shared.registry, shared.ledgers, Payers(shared.known_users))
         turn = ModelTurn(owner, shared.registry, shared.catalog, shared.places, shared.config, budget)
         compaction = Compaction(
             owner, Summariser(shared.registry, shared.config, budget), shared.failed_preparations

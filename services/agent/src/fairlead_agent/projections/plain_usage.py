@@ -69,9 +69,9 @@ class PlainUsage:
             log.warning("budget_record_ignored", subject=record.subject, error=str(error))
             return
         match value:
-            case Reservation(session="", agent=agent) if agent:
+            case Reservation(session=""):
                 at_most = UsageRow(
-                    agent=agent, model=value.model, user=value.user, unknown_micro_usd=value.micro_usd
+                    agent=value.agent, model=value.model, user=value.user, unknown_micro_usd=value.micro_usd
                 )
                 under_way[name] = OpenCall(scope=scope, day=day, since_ms=_now_ms(), used=at_most)
             case Settlement(used=used):
@@ -90,7 +90,9 @@ class PlainUsage:
             del under_way[name]
             if name in (await self._ledgers.current(call.scope, call.day)).open:
                 log.info("plain_call_abandoned", scope=call.scope, micro_usd=call.used.unknown_micro_usd)
-                await self._ledgers.settle(call.scope, call.day, name, Settlement(used=call.used))
+                # One without an agent is that of a user's budget: its usage is in the ledger of the agent.
+                used = call.used if call.used.agent else None
+                await self._ledgers.settle(call.scope, call.day, name, Settlement(used=used))
 
 
 def _now_ms() -> int:

@@ -8,9 +8,10 @@ from typing import Final
 import msgspec
 import structlog
 
-from fairlead_agent.budget.ledger import Ledgers
+from fairlead_agent.budget.ledger import Ledgers, today
 from fairlead_agent.budget.payment import Payment
 from fairlead_agent.budget.plain_spend import Spender, spend_plain
+from fairlead_agent.budget.shared import Payers, shared_budgets
 from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.turn.model_calls import ModelCalls
@@ -21,6 +22,7 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import AssistantMessage, Message, TextBlock, UserMessage
 from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall, PlainMessage
 from fairlead_common.received import Delivery
+from fairlead_common.service.known_users import KnownUsers
 from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()
@@ -38,6 +40,7 @@ class PlainCalls:
 
     def __init__(self, bus: Bus, config: LiveConfig, registry: Registry, ledgers: Ledgers) -> None:
         self._ledgers = ledgers
+        self._payers = Payers(KnownUsers(bus))
         self._bus = bus
         self._config = config
         self._registry = registry
@@ -126,7 +129,9 @@ class PlainCalls:
             max_output_tokens=call.max_output_tokens or profile.max_output_tokens,
         )
 
-        spender = Spender(call.agent, call.user, profile.budget.usd_per_day)
+        payer = await self._payers.find(call.user, "")
+        budgets = shared_budgets(call.agent, profile.budget, payer, today())
+        spender = Spender(call.agent, call.user, budgets)
 
         def pay(name: str, asked: ModelRequest) -> AbstractAsyncContextManager[Payment]:
             return spend_plain(self._ledgers, spender, name, self._registry.facts(name), asked)

@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from fairlead_common.config import Config
 from fairlead_common.config.agents import is_wider
+from fairlead_common.protocol.budgets import refusal_to_raise
 from fairlead_common.protocol.mail import Mail
 from fairlead_common.protocol.messages import Abort, Decision, UserInput
 from fairlead_common.protocol.subjects import Actor
 from fairlead_common.protocol.users import SCOPE_FOR, SCOPES_OF, Need, UserRecord, session_lets
 from fairlead_common.service.known_users import KnownUsers, stands_for
+from fairlead_common.session_log.spending import asks_for_budget
 from fairlead_common.session_log.state import SessionState
 
 _NEEDS: Final[dict[str, Need]] = {
@@ -50,6 +52,11 @@ class Actors:
             return f"the user {user.name} has not the right `{SCOPE_FOR[need]}`"
         if isinstance(mail, UserInput) and mail.attachments:
             return "attachments: files come by the HTTP API or by the agent protocol"
+        if isinstance(mail, Decision) and mail.decision != "deny":
+            request = state.approvals.get(mail.approval_id)
+            asked = request.arguments if request is not None and asks_for_budget(request) else {}
+            if why := refusal_to_raise(asked, user.name, is_admin=user.role == "admin"):
+                return why
         if user.role == "admin":
             return ""
         if state.exists:

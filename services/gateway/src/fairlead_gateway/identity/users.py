@@ -14,6 +14,7 @@ from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.users import (
     ADMIN,
     RESERVED_USERS,
+    UserBudget,
     UserName,
     UserRecord,
     UserRole,
@@ -25,6 +26,7 @@ from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode
 from fairlead_gateway.identity.tokens import remove_tokens
 
+DollarsOrNone = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 TailscaleLogin = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\s\x00-\x1f\x7f]*$(?!\n)")]
 
 
@@ -37,17 +39,26 @@ class NewUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UserChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of `PATCH /api/users/{user}`. `tailscale`: login name there; empty: none."""
+    """Body of `PATCH /api/users/{user}`.
+
+    Fields:
+        tailscale: login name there; empty: none.
+        usd_per_day, usd_per_month: what models may cost for the user, in dollars; 0: no limit.
+    """
 
     role: UserRole | None = None
     disabled: bool | None = None
     tailscale: TailscaleLogin | None = None
+    usd_per_day: DollarsOrNone | None = None
+    usd_per_month: DollarsOrNone | None = None
 
 
 class ListedUser(msgspec.Struct, frozen=True, kw_only=True):
     """One user. Times are milliseconds since 1970; those of the built-in `admin` are 0.
 
-    `password`: whether it has one.
+    Fields:
+        password: whether it has one.
+        budget: what models may cost for the user; absent: there is no limit.
     """
 
     name: str
@@ -59,6 +70,7 @@ class ListedUser(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
     tailscale: str = ""
     password: bool = False
+    budget: UserBudget = UserBudget()
 
 
 class UserList(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +112,7 @@ async def change(request: Request) -> Response:
                 role=body.role or user.role,
                 disabled=user.disabled if body.disabled is None else body.disabled,
                 tailscale=user.tailscale if body.tailscale is None else body.tailscale.lower(),
+                budget=_budget(user.budget, body),
                 updated_at=_now_ms(),
             )
             try:
@@ -157,6 +170,16 @@ async def make_user(
     return user
 
 
+def _budget(before: UserBudget, body: UserChange) -> UserBudget:
+    def limit(given: float | None, now: float | None) -> float | None:
+        return now if given is None else given or None
+
+    return UserBudget(
+        usd_per_day=limit(body.usd_per_day, before.usd_per_day),
+        usd_per_month=limit(body.usd_per_month, before.usd_per_month),
+    )
+
+
 def _check_login(gateway: Gateway, name: str, login: str | None) -> None:
     """That no other user has this login at Tailscale."""
     wanted = (login or "").lower()
@@ -210,4 +233,5 @@ def _shown(gateway: Gateway, user: UserRecord) -> ListedUser:
         tokens=sum(token.user == user.name for token in gateway.auth.directory.tokens()),
         tailscale=user.tailscale,
         password=password is not None and bool(password.hash),
+        budget=user.budget,
     )

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.budgets import refusal_to_raise
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.messages import Decision, DecisionKind
 from fairlead_common.protocol.projections import Approval, ApprovalSummary
@@ -87,6 +88,10 @@ async def store_decision(
         raise Problem(409, f"approval {name} has expired")
     if body.shown_hash is not None and body.shown_hash != approval.shown_hash:
         raise Problem(409, "shown_hash: does not match this approval; reload it and decide on what it shows")
+    if approval.kind == "budget" and body.decision != "deny":
+        why = refusal_to_raise(approval.arguments, principal.account, is_admin=principal.is_admin)
+        if why:
+            raise Problem(403, f"decision: {why}", field="decision")
     answer = _checked(approval, body)
     decision = Decision(
         approval_id=name,

@@ -400,6 +400,7 @@ export interface BranchRequestEntry {
  *     micro_usd, tokens: the most that the request may cost, as estimated.
  *     day: UTC day whose budget it counts for, as in `2026-11-23`.
  *     scope: of the budget that is shared with other sessions, see `subjects.budget`; empty: there is none.
+ *     of_user: the ledgers of the user's budgets, in which the request is reserved after that.
  *     purpose: what the request is for, such as `reply` or `compaction`.
  */
 export interface BudgetReservationEntry {
@@ -415,6 +416,7 @@ export interface BudgetReservationEntry {
   day: string;
   tokens?: number;
   scope?: string;
+  of_user?: SharedLedger[];
   purpose?: string;
 }
 
@@ -1797,7 +1799,9 @@ export interface ListedToken {
 /**
  * One user. Times are milliseconds since 1970; those of the built-in `admin` are 0.
  *
- * `password`: whether it has one.
+ * Fields:
+ *     password: whether it has one.
+ *     budget: what models may cost for the user; absent: there is no limit.
  */
 export interface ListedUser {
   name: string;
@@ -1809,6 +1813,7 @@ export interface ListedUser {
   tokens: number;
   tailscale: string;
   password: boolean;
+  budget: UserBudget;
 }
 
 /** Body of `POST /api/login`: a token, the name of a user and its password, or what Tailscale says. */
@@ -3029,6 +3034,17 @@ export interface SessionUsage {
 }
 
 /**
+ * The ledger of a budget that sessions share.
+ *
+ * Fields:
+ *     scope: whose budget it is, see `subjects.budget`. period: UTC day or month, `2026-11-23` or `2026-11`.
+ */
+export interface SharedLedger {
+  scope: string;
+  period: string;
+}
+
+/**
  * What users other than its owner may do with a session.
  *
  * Fields:
@@ -3172,6 +3188,7 @@ export interface StoredBudgetReservationEntry {
   day: string;
   tokens?: number;
   scope?: string;
+  of_user?: SharedLedger[];
   purpose?: string;
   seq: number;
   index?: number;
@@ -4029,11 +4046,30 @@ export interface UsageSum {
   unknown_usd: number;
 }
 
-/** Body of `PATCH /api/users/{user}`. `tailscale`: login name there; empty: none. */
+/**
+ * The most that models may cost for a user, in dollars; None: there is no limit.
+ *
+ * Fields:
+ *     usd_per_day: in a UTC day. usd_per_month: in a month, by UTC days.
+ */
+export interface UserBudget {
+  usd_per_day?: number | null;
+  usd_per_month?: number | null;
+}
+
+/**
+ * Body of `PATCH /api/users/{user}`.
+ *
+ * Fields:
+ *     tailscale: login name there; empty: none.
+ *     usd_per_day, usd_per_month: what models may cost for the user, in dollars; 0: no limit.
+ */
 export interface UserChange {
   role?: ("admin" | "approver" | "operator" | "viewer") | null;
   disabled?: boolean | null;
   tailscale?: string | null;
+  usd_per_day?: number | null;
+  usd_per_month?: number | null;
 }
 
 /** All users. */

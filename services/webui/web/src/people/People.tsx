@@ -13,8 +13,9 @@ import { Spinner } from "../ui/Spinner";
 import { complain } from "../ui/toast";
 import { AddUser } from "./AddUser";
 import { PairDevice } from "./PairDevice";
-import { type ListedUser, people, type Role, ROLES } from "./people";
+import { budgetText, type ListedUser, people, type Role, ROLES } from "./people";
 import styles from "./People.module.css";
+import { SetBudget } from "./SetBudget";
 import { SetPassword } from "./SetPassword";
 
 /** Who may log in, and as what. A change counts at once, for all tokens and logins. */
@@ -59,7 +60,9 @@ export function People() {
 }
 
 function UserRow({ user, onChanged, onInvite }: { user: ListedUser; onChanged: () => void; onInvite: () => void }) {
-  const [asks, setAsks] = useState<"remove" | "disable" | "demote" | "password" | "no password" | null>(null);
+  const [asks, setAsks] = useState<"remove" | "disable" | "demote" | "password" | "no password" | "budget" | null>(
+    null,
+  );
   const self = useStore(me, (who) => who?.account === user.name);
   const builtIn = user.name === "admin";
   const { name } = user;
@@ -80,6 +83,7 @@ function UserRow({ user, onChanged, onInvite }: { user: ListedUser; onChanged: (
             : `Since ${clock(user.created_at)}${user.created_by ? `, by ${user.created_by}` : ""}`}{" "}
           · {plural(user.tokens, "token")}
           {user.password && " · logs in with a password"}
+          {budgetText(user) && ` · ${budgetText(user)}`}
         </p>
       </div>
       {builtIn ? (
@@ -118,6 +122,7 @@ function UserRow({ user, onChanged, onInvite }: { user: ListedUser; onChanged: (
                 : { label: "Disable", onPick: () => setAsks("disable") },
               { label: user.password ? "Change the password" : "Set a password", onPick: () => setAsks("password") },
               ...(user.password ? [{ label: "Take the password away", onPick: () => setAsks("no password") }] : []),
+              { label: "Budget", onPick: () => setAsks("budget") },
               { label: "Remove", danger: true, onPick: () => setAsks("remove") },
             ]}
           >
@@ -132,6 +137,15 @@ function UserRow({ user, onChanged, onInvite }: { user: ListedUser; onChanged: (
           action="Change it"
           onYes={() => change(wish)}
           onClose={() => setAsks(null)}
+        />
+      )}
+      {asks === "budget" && (
+        <SetBudget
+          user={user}
+          onClose={() => {
+            setAsks(null);
+            onChanged();
+          }}
         />
       )}
       {asks === "password" && (

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { inOrder, isLocalAddress, isOver, type ListedToken, scopesOf } from "./people";
+import { budgetText, dollars, inOrder, isLocalAddress, isOver, type ListedToken, scopesOf } from "./people";
 
 const token = (id: string, created_at: number, expires_at = 0): ListedToken => ({
   id,
@@ -37,4 +37,15 @@ describe("an address", () => {
   it.each(["fairlead.example", "192.168.1.7", "box.tail1.ts.net"])("%s is not", (host) =>
     expect(isLocalAddress(host)).toBe(false),
   );
+});
+
+describe("budgets", () => {
+  it("are typed as people write amounts", () => {
+    expect(["", " 5 ", "$2.50", "2,5", "0"].map(dollars)).toEqual([0, 5, 2.5, 2.5, 0]);
+    expect(["much", "-1", "1e9", "1.2.3"].map(dollars)).toEqual([null, null, null, null]);
+  });
+  it("are told in words", () => {
+    expect(budgetText({ budget: {} })).toBe("");
+    expect(budgetText({ budget: { usd_per_day: 5, usd_per_month: 60.5 } })).toBe("$5.00 a day, $60.50 a month");
+  });
 });

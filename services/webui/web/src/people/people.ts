@@ -64,6 +64,23 @@ export const people = {
   pair: (body: NewPairing) => json<MadePairing>("POST", "/api/pair", body),
 };
 
+const MOST_DOLLARS = 1_000_000;
+
+/** An amount as it is typed; empty: 0, which is no limit; null: it is none. */
+export function dollars(text: string): number | null {
+  const amount = Number(text.trim().replace(/^\$/, "").replace(",", "."));
+  return Number.isFinite(amount) && amount >= 0 && amount <= MOST_DOLLARS ? amount : null;
+}
+
+/** What models may cost for a user, in words; empty: there is no limit. */
+export function budgetText({ budget }: Pick<ListedUser, "budget">): string {
+  const parts = [
+    budget.usd_per_day ? `$${budget.usd_per_day.toFixed(2)} a day` : "",
+    budget.usd_per_month ? `$${budget.usd_per_month.toFixed(2)} a month` : "",
+  ];
+  return parts.filter(Boolean).join(", ");
+}
+
 /** Whether a token is worth anything now. */
 export const isOver = (token: ListedToken, now: number): boolean => token.expires_at > 0 && token.expires_at <= now;
 

@@ -1,0 +1,216 @@
+"""Budgets of users hold over their sessions, agents and jobs, beside those of agents, whatever dies."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from fairlead_agent.budget.ledger import Ledger, Ledgers, scope_of, today
+from fairlead_agent.budget.shared import end_of
+from fairlead_agent.session.log_readers import LogReaders
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.streams import provision
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.budgets import refusal_to_raise, scope_of_user
+from fairlead_common.protocol.entries import BudgetReservationEntry, BudgetSettlementEntry
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.notices import CreateSession
+from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall, PlainMessage
+from fairlead_common.protocol.users import UserBudget, UserRecord, UserRole, user_key
+from tests.support.fake_bus import FakeServer
+from tests.support.fake_nats.faults import Fault
+from tests.support.memory_model import text
+from tests.support.memory_world import MemoryWorld, memory_world
+from tests.unit.in_memory.agent.test_budget import PRICED, REPLY, _help, of, replies, settings
+
+
+@pytest.fixture(autouse=True)
+def all_services_read_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries of budgets are written."""
+    monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: isinstance(kind, str) or kind == 1)
+
+
+async def user(bus: Bus, name: str, role: UserRole = "operator", **budget: float) -> None:
+    record = UserRecord(name=name, role=role, id=f"id-{name}", budget=UserBudget(**budget))
+    await Bucket(bus, s.BUCKET_USERS).put(user_key(name), msgspec.json.encode(record))
+
+
+async def ledger(w: MemoryWorld, name: str, period: str = "") -> Ledger:
+    return await Ledgers(w.bus).current(scope_of_user(name), period or today())
+
+
+async def test_what_a_user_prompts_counts_for_the_user_in_all_sessions_and_agents(w: MemoryWorld) -> None:
+    await user(w.bus, "ann", usd_per_day=1, usd_per_month=5)
+    await w.agent(settings={**PRICED, "agents.other": {}})
+    await w.say("a", "op=P1", sender="ann")
+    await w.say("b", "op=P1", sender="ann", agent="other")
+    await w.say("c", "op=P1", sender="admin")
+    for session in "abc":
+        assert (await w.settled(session))[-1] == "run completed"
+    for found in (await ledger(w, "ann"), await ledger(w, "ann", today()[:7])):
+        assert (found.known, found.unknown, found.open) == (2 * REPLY, 0, {})
+    assert not of(await w.log("c"), BudgetReservationEntry)
+
+
+@pytest.mark.parametrize("sender", ["cron", "", "somebody of a script"])
+async def test_what_no_user_wrote_counts_for_the_owner_of_the_session(w: MemoryWorld, sender: str) -> None:
+    await user(w.bus, "ann", usd_per_day=1)
+    await w.agent(settings=PRICED)
+    await w.mail("a", "notice", CreateSession(owner="ann"), "create")
+    await w.say("a", "op=P1", sender=sender or None)
+    assert (await w.settled("a"))[-1] == "run completed"
+    assert (await ledger(w, "ann")).known == REPLY
+
+
+async def test_whoever_writes_in_a_shared_session_pays_for_the_answer(w: MemoryWorld) -> None:
+    await user(w.bus, "ann", usd_per_day=1)
+    await user(w.bus, "bob", usd_per_day=1)
+    await w.agent(settings=PRICED)
+    await w.mail("a", "notice", CreateSession(owner="ann"), "create")
+    await w.say("a", "op=P1", sender="bob")
+    await w.settled("a")
+    assert ((await ledger(w, "ann")).known, (await ledger(w, "bob")).known) == (0, REPLY)
+
+
+@pytest.mark.parametrize(("period", "chars"), [("day", 10), ("month", 7)])
+async def test_at_the_limit_the_run_waits_and_what_is_allowed_counts_for_all_sessions_of_the_user(
+    w: MemoryWorld, period: str, chars: int
+) -> None:
+    of_period = today()[:chars]
+    await user(w.bus, "ann", **{f"usd_per_{period}": 0.3})
+    await w.agent(settings=PRICED)
+    w.mind.answers.append(text("dear", charged_usd=0.29))
+    await w.say("a", "op=P1", sender="ann")
+    await w.settled("a")
+    await w.say("b", "op=P1", sender="ann")
+    request = await w.approval("b")
+    assert (
+        f"usd_per_{period} of the user ann: the limit of $0.30 leaves too little: $0.29 used" in request.why
+    )
+    assert (request.arguments["scope"], request.arguments["day"]) == ("user-ann", of_period)
+    assert request.expires_at <= end_of(of_period)
+    for name, is_admin, may in (("ann", False, False), ("ann", True, False), ("bob", False, False)):
+        assert (refusal_to_raise(request.arguments, name, is_admin=is_admin) == "") is may
+    assert refusal_to_raise(request.arguments, "bob", is_admin=True) == ""
+    await w.decide("b", request, "once")
+    assert (await w.settled("b", 2))[-1] == "run completed"
+    await w.say("c", "op=P1", sender="ann")
+    assert (await w.settled("c"))[-1] == "run completed"
+    assert (await ledger(w, "ann", of_period)).extended == request.arguments["more_micro_usd"]
+
+
+async def test_the_narrower_of_the_budgets_of_agent_and_user_holds_and_neither_keeps_a_reservation(
+    w: MemoryWorld,
+) -> None:
+    await user(w.bus, "ann", usd_per_day=50, usd_per_month=0.01)
+    await w.agent(settings=settings(usd_per_day=5))
+    await w.say("a", "op=P1", sender="ann")
+    assert "usd_per_month of the user ann" in (await w.approval("a")).why
+    assert w.mind.requests == []
+    for found in (
+        await ledger(w, "ann"),
+        await ledger(w, "ann", today()[:7]),
+        await Ledgers(w.bus).current(scope_of("main"), today()),
+    ):
+        assert (found.spent, found.open) == (0, {})
+
+
+async def test_two_agents_never_spend_more_than_the_user_has(w: MemoryWorld) -> None:
+    await user(w.bus, "ann", usd_per_day=1.0, usd_per_month=40)
+    for name in ("agent-1", "agent-2"):
+        await w.agent(name, settings(usd_per_day=2.0))
+    w.mind.pause_s = 1
+    sessions = [f"s{number}" for number in range(8)]
+    for session in sessions:
+        await w.say(session, "op=P1", sender="ann")
+    for session in sessions:
+        assert (await w.run_end(session, timeout_s=300)).outcome == "completed"
+    found, day = Ledger(), f"{s.budget(scope_of_user('ann'), today())}"
+    async for record in w.bus.read(s.BUDGETS, day):
+        *_, name, kind = record.subject.split(".")
+        value = msgspec.json.decode(record.data)
+        if kind == "reserve" and found.spent + found.reserved + value["micro_usd"] <= 1_000_000:
+            found.open[name] = value["micro_usd"]
+        elif kind == "settle" and name in found.open:
+            found.known += value.get("micro_usd", found.open.pop(name))
+            found.open.pop(name, None)
+        assert found.spent + found.reserved <= 1_000_000
+    assert found.known == REPLY * len(sessions)
+
+
+FAULTS = [*Fault, None]  # None: the sender is stopped, and goes on later
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name if fault else "STOPPED")
+async def test_all_ledgers_are_what_the_log_says_whichever_message_is_cut_off(
+    fault: Fault | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after, stride = FAULTS.index(fault) % 3, 7
+    while await _cut_off(fault, after, monkeypatch):
+        after += stride
+    assert after > 25
+
+
+async def _cut_off(fault: Fault | None, after: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Play a run that suffers `fault` at one message; whether there was a message to cut off."""
+    server = FakeServer()
+    bus = await server.connect("test")
+    await provision(bus)
+    async with memory_world(server, bus, monkeypatch) as w:
+        await user(w.bus, "ann", usd_per_day=50, usd_per_month=100)
+        given = settings(usd_per_day=50)
+        first = await w.agent("agent-1", given)
+        hold = server.faults.hold(">" if fault is None else "none", client="agent-1", after=after)
+        hit = hold.reached
+        if fault is not None:
+            hit = server.faults.add(">", fault, client="agent-1", after=after).hit
+        helping = asyncio.create_task(_help(w, fault, hit, first, given))
+        await w.say("a", "op=P1 steps=1", sender="ann")
+        story = await w.settled("a")
+        was_hit = hit.is_set()
+        if fault is None:
+            hold.release()
+        await asyncio.sleep(10)  # what was stopped goes on, and must change nothing
+        assert story[-1] == "run completed", story
+        log = await w.log("a")
+        known = sum(each.cost_micro_usd or 0 for each in replies(log))
+        unknown = sum(each.micro_usd for each in of(log, BudgetSettlementEntry) if not each.known)
+        for found in (
+            await Ledgers(w.bus).current(scope_of("main"), today()),
+            await ledger(w, "ann"),
+            await ledger(w, "ann", today()[:7]),
+        ):
+            assert (found.known, found.unknown, found.open) == (known, unknown, {}), f"message {after}"
+        helping.cancel()
+    await bus.close()
+    server.close()
+    return was_hit
+
+
+async def test_calls_outside_of_sessions_count_for_their_user_too(w: MemoryWorld) -> None:
+    await user(w.bus, "ann", usd_per_day=0.5)
+    await w.agent(settings=settings(usd_per_day=50))
+    w.mind.answers.append(text("A title", charged_usd=0.4))
+    assert (await _ask(w, "ann")).text == "A title"
+    found = await ledger(w, "ann")
+    assert (found.known, found.unknown, found.open) == (400_000, 0, {})
+    refused = await _ask(w, "ann")
+    assert refused.error_code == "budget"
+    assert "usd_per_day of the user ann" in (refused.error or "")
+    assert (await _ask(w, "bob")).error == ""
+    of_agent = await Ledgers(w.bus).current(scope_of("main"), today())
+    assert (of_agent.known, of_agent.open) == (400_000 + REPLY, {})
+
+
+async def _ask(w: MemoryWorld, who: str) -> PlainAnswer:
+    said = [PlainMessage(role="user", content="a title")]
+    call = PlainCall(id=new_id(), agent="main", user=who, messages=said)
+    reply = await w.bus.request(s.MODEL_ASK, msgspec.json.encode(call))
+    return msgspec.json.decode(reply.data, type=PlainAnswer)
+
+
+def test_a_period_ends_with_its_day_or_month() -> None:
+    assert end_of("2026-11-30") == end_of("2026-11") == 1_796_083_200_000
+    assert end_of("2028-02") == end_of("2028-02-29")
+    assert end_of("2026-12") == end_of("2026-12-31")
