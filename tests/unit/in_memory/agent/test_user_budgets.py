@@ -17,7 +17,7 @@ from fairlead_common.protocol.entries import BudgetReservationEntry, BudgetSettl
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.notices import CreateSession
 from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall, PlainMessage
-from fairlead_common.protocol.users import UserBudget, UserRecord, UserRole, user_key
+from fairlead_common.protocol.users import UserBudget, UserRecord, user_key
 from tests.support.fake_bus import FakeServer
 from tests.support.fake_nats.faults import Fault
 from tests.support.memory_model import text
@@ -31,8 +31,8 @@ def all_services_read_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: isinstance(kind, str) or kind == 1)
 
 
-async def user(bus: Bus, name: str, role: UserRole = "operator", **budget: float) -> None:
-    record = UserRecord(name=name, role=role, id=f"id-{name}", budget=UserBudget(**budget))
+async def user(bus: Bus, name: str, **budget: float) -> None:
+    record = UserRecord(name=name, role="operator", id=f"id-{name}", budget=UserBudget(**budget))
     await Bucket(bus, s.BUCKET_USERS).put(user_key(name), msgspec.json.encode(record))
 
 

@@ -79,7 +79,7 @@ def session_lets(owner: str, shared: Sharing, account: str, need: Need) -> bool:
     return need == "read" or shared.access == "write"
 
 
-class UserBudget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class UserBudget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The most that models may cost for a user, in dollars; None: there is no limit.
 
     Fields:

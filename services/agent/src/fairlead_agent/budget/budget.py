@@ -7,7 +7,6 @@ successor settles it at its full amount, as unknown. Without a budget nothing is
 
 import asyncio
 import dataclasses
-import math
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -19,6 +18,7 @@ from fairlead_agent.budget.ledger import Ledgers, today
 from fairlead_agent.budget.limits import BudgetReachedError, Limit, Plan, Shortfall, own_limits, plan
 from fairlead_agent.budget.payment import Payment
 from fairlead_agent.budget.shared import NOBODY, Payer, Payers, SharedBudget, limit_of, shared_budgets
+from fairlead_agent.budget.spend import Spend
 from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.pricing import priced
 from fairlead_agent.models.registry import Registry
@@ -39,95 +39,7 @@ WAIT_S: Final = 30.0  # for the next request of another session to end, before a
 LOOK_S: Final = 0.25
 READERS_S: Final = 20.0  # after a start, until it is known which entries every live service reads
 UNKNOWN_OUTPUT_TOKENS: Final = 32_000  # of a reply whose model has no known limit
-_CUT_CHARS_PER_TOKEN: Final = 2  # few, so that the cost of what came is not underestimated
-_CUT_TOKENS_PER_S: Final = 300  # that a model can have thought unseen
 _FREE: Final = Prices(input=0, output=0)
-
-
-class Spend:
-    """One request to a model, and what is reserved for it.
-
-    Fields:
-        request: what to send; its reply may be limited further than that of the one that was asked for.
-        reservation: None: there is no budget.
-    """
-
-    def __init__(
-        self, budget: "Budget", request: ModelRequest, reservation: BudgetReservationEntry | None
-    ) -> None:
-        self.request = request
-        self.reservation = reservation
-        self._budget = budget
-        self._is_over = False
-
-    @property
-    def id(self) -> str:
-        """For `MessageEntry.reservation`; empty without a reservation."""
-        return self.reservation.id if self.reservation is not None else ""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it is settled: the next request needs another one."""
-        return self._is_over
-
-    async def replied(self) -> None:
-        """Settle it with the reply, whose entry is in the log and names this reservation.
-
-        Raises:
-            BusUnavailableError: it may not be settled; whoever owns the session next does it.
-        """
-        if self._settles() is not None:
-            await self._budget.settle_last()
-
-    async def failed(self, error: ModelError, *, answered: bool, again: bool) -> None:
-        """Settle a request that failed, unless another one takes its place at no cost.
-
-        Args:
-            answered: a part of a reply came. again: the model is asked once more.
-
-        Raises:
-            LostOwnershipError, BusUnavailableError: as for `ended`.
-        """
-        if answered or error.uncertain:
-            await self.ended(None, 0, f"failed: {error.code}")
-        elif not again:
-            await self.ended(0, 0, f"refused: {error.code}")
-
-    async def cut(self, output_chars: int, lasted_s: float) -> None:
-        """Settle a reply that was broken off here: with what it can have cost until then, as unknown.
-
-        Args:
-            output_chars: of the reply that came. lasted_s: seconds since the request was sent.
-
-        Raises:
-            LostOwnershipError, BusUnavailableError: as for `ended`.
-        """
-        if (reserved := self._settles()) is None:
-            return
-        written = math.ceil(output_chars / _CUT_CHARS_PER_TOKEN + lasted_s * _CUT_TOKENS_PER_S)
-        cost, tokens = self._budget.cost_of_part(reserved, self.request.size_tokens, written)
-        await self._budget.end(reserved, cost, tokens, "broken off", known=False)
-
-    async def ended(self, micro_usd: int | None, tokens: int, why: str) -> None:
-        """Settle it without a reply in the log.
-
-        Args:
-            micro_usd: what the request cost; None: unknown, which counts as all that was reserved.
-            tokens: that it used. why: what became of it.
-
-        Raises:
-            LostOwnershipError: another owner acts for the session, and settles it.
-            BusUnavailableError: it may not be settled; whoever owns the session next does it.
-        """
-        if (reserved := self._settles()) is not None:
-            await self._budget.end(reserved, micro_usd, tokens, why)
-
-    def _settles(self) -> BudgetReservationEntry | None:
-        """The reservation that is not settled yet, from here on."""
-        if self.reservation is None or self._is_over:
-            return None
-        self._is_over = True
-        return self.reservation
 
 
 class Budget:

@@ -4,7 +4,8 @@ import asyncio
 
 import structlog
 
-from fairlead_agent.budget.budget import Budget, Spend
+from fairlead_agent.budget.budget import Budget
+from fairlead_agent.budget.spend import Spend
 from fairlead_agent.compaction.compaction import RequestSize, unknown_size
 from fairlead_agent.models.families import maker
 from fairlead_agent.models.interface import ModelBackend, ModelError, ModelRequest
