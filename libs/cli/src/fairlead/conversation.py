@@ -249,6 +249,8 @@ class Conversation:
     def _decide(self, request: dict[str, Any], transcript: Transcript) -> None:
         if self._ask is None:
             what = f"approval needed for {request['tool']} {_brief(request.get('arguments'))}"
+            if request.get("kind") == "budget":
+                what = f"approval needed: {request['why']}"
             if is_question(request):
                 what = f"answer needed: {_brief(request['arguments'].get('question'))}"
             self._stop(NOT_APPROVED, f"{what} (approval {request['approval_id']})")
