@@ -53,6 +53,7 @@ class RunningGateway:
         self.gateway = gateway
         self.bus = gateway.bus
         self.port = server.port
+        self.server_config = server.config
         self.auth_file = auth_file
         self.url = f"http://127.0.0.1:{server.port}"
         self.stop = stop

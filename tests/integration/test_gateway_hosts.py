@@ -185,7 +185,7 @@ async def test_requests_that_can_be_read_in_two_ways_are_refused(gateway: Runnin
 async def test_slow_and_endless_heads_are_cut_off(
     gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlead_gateway.http.server.HEADERS_WITHIN_S", 0.3)
+    monkeypatch.setattr("fairlead_gateway.http.protocols.HEADERS_WITHIN_S", 0.3)
     assert await raw(gateway.port, b"") == b""
     assert await raw(gateway.port, b"GET /healthz HTTP/1.1\r\nHost: loc") == b""
     many = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: " + b"a" * 40_000 + b"\r\n\r\n"

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import re
+import resource
 import socket
 from collections.abc import Iterator
 from typing import Any, Final
@@ -12,94 +13,22 @@ from typing import Any, Final
 import structlog
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn._types import ASGISendEvent
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.http11 import Request as Handshake
 
 from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
 from fairlead_gateway.gateway import Streams
+from fairlead_gateway.http.protocols import HttpProtocol, ServerConfig, SocketProtocol
 
 log = structlog.get_logger()
 
-HEADERS_WITHIN_S: Final = 10.0
-MAX_HEADER_BYTES: Final = 32 * 1024
 FINISH_WITHIN_S: Final = 5
 KEEP_ALIVE_S: Final = 75
 BACKLOG: Final = 2048
 MAX_FRAME_BYTES: Final = 4 << 20  # of a WebSocket message
 PING_S: Final = 20.0
+OPEN_FILES: Final = 65_536  # wanted, where the system lets this process have so many
+_OTHER_FILES: Final = 256  # that are no connections of clients
 
 _PUBLIC_HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?")
-
-
-class Protocol(HttpToolsProtocol):
-    """HTTP/1.1 with limits that uvicorn does not have: time and size of the head of a request."""
-
-    _timer: asyncio.TimerHandle | None = None
-    _head_bytes = 0
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client connected; it has to say something."""
-        super().connection_made(transport)
-        self._expect_head()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """A client is gone."""
-        self._head_is_here()
-        super().connection_lost(exc)
-
-    def on_message_begin(self) -> None:
-        """The first byte of a request."""
-        super().on_message_begin()
-        self._head_bytes = 0
-        if self._timer is None:
-            self._expect_head()
-
-    def on_url(self, url: bytes) -> None:
-        """A piece of the address."""
-        self._count(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
-        self._count(len(name) + len(value))
-        super().on_header(name, value)
-
-    def on_headers_complete(self) -> None:
-        """The request can be handled."""
-        self._head_is_here()
-        super().on_headers_complete()
-        self.scope["fairlead.abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
-
-    def _count(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > MAX_HEADER_BYTES:
-            raise ValueError(f"request head: at most {MAX_HEADER_BYTES} bytes")  # becomes a 400
-
-    def _expect_head(self) -> None:
-        self._timer = self.loop.call_later(HEADERS_WITHIN_S, self.transport.abort)
-
-    def _head_is_here(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
-class SocketProtocol(WebSocketsSansIOProtocol):
-    """WebSocket connections that an application can drop at once, however much waits to be sent."""
-
-    def handle_connect(self, event: Handshake) -> None:
-        """The handshake is here; the application starts after this."""
-        super().handle_connect(event)
-        if self.handshake_initiated and not self.close_sent:
-            self.scope["fairlead.abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
-
-    async def send(self, message: ASGISendEvent) -> None:
-        """Send; an answer that refuses the handshake ends it, and is no error of the application."""
-        await super().send(message)
-        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
-            self.handshake_complete = True
 
 
 class _Server(uvicorn.Server):
@@ -118,26 +47,26 @@ class HttpServer:
         self.port: int = self._socket.getsockname()[1]
         logging.getLogger("uvicorn").setLevel(logging.ERROR)  # its own lines are not JSON
         options: dict[str, Any] = {"loop": "none"}
-        self._server = _Server(
-            uvicorn.Config(
-                app,
-                http=Protocol,
-                ws=SocketProtocol,
-                ws_max_size=MAX_FRAME_BYTES,
-                ws_ping_interval=PING_S,
-                ws_ping_timeout=PING_S,
-                ws_per_message_deflate=False,  # a small frame must not become a large one
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_keep_alive=KEEP_ALIVE_S,
-                timeout_graceful_shutdown=FINISH_WITHIN_S,
-                backlog=BACKLOG,
-                **options,
-            )
+        self.config = ServerConfig(
+            app,
+            max_connections=_open_files() - _OTHER_FILES,
+            http=HttpProtocol,
+            ws=SocketProtocol,
+            ws_max_size=MAX_FRAME_BYTES,
+            ws_ping_interval=PING_S,
+            ws_ping_timeout=PING_S,
+            ws_per_message_deflate=False,  # a small frame must not become a large one
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=FINISH_WITHIN_S,
+            backlog=BACKLOG,
+            **options,
         )
+        self._server = _Server(self.config)
 
     async def serve(self, stop: asyncio.Event) -> None:
         """A part of the service: answer until `stop`, then finish what was begun."""
@@ -174,6 +103,19 @@ def listen(host: str, port: int) -> socket.socket:
         ) from error
     sock.setblocking(False)
     return sock
+
+
+def _open_files() -> int:
+    """How many files this process may have open, after asking the system for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return OPEN_FILES
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if wanted > soft:
+        with contextlib.suppress(OSError, ValueError):  # macOS has a limit of its own below the hard one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
+    return soft
 
 
 def address_from_environment() -> tuple[str, int]:
