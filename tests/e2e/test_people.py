@@ -510,7 +510,7 @@ def test_a_user_is_given_a_budget(up: FairleadUp, people: dict[str, str], tab: T
         assert violations(tab) == []
     tab.shoot("dialog")
     dialog.get_by_role("button", name="Save").click()
-    row = tab.page.get_by_role("listitem").filter(has_text="olga")
+    row = tab.page.get_by_role("main").get_by_role("listitem").filter(has_text="olga")
     expect(row).to_contain_text("$2.50 a day, $40.00 a month")
     in_menu(tab, "olga", "Budget")
     for label in ("Dollars a day (UTC)", "Dollars a month"):

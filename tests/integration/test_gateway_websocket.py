@@ -325,3 +325,26 @@ async def test_a_gateway_that_stops_says_so(gateway: RunningGateway) -> None:
     async with opened(gateway) as client:
         gateway.stop.set()
         assert await client.closed() == 1012
+
+
+async def test_sessions_of_others_are_not_there(gateway: RunningGateway) -> None:
+    tokens = {}
+    for name in ("ann", "bob"):
+        assert (await gateway.call("POST", "/api/users", {"name": name, "role": "operator"}))[0] == 201
+        status, made = await gateway.call("POST", "/api/tokens", {"user": name, "scopes": ["read", "write"]})
+        assert status == 201, made
+        tokens[name] = made["token"]
+    async with opened(gateway, tokens["ann"]) as ann, opened(gateway, tokens["bob"]) as bob:
+        session = (await ann.ask("sessions.create"))["result"]["id"]
+        assert (await ann.ask("subscribe", session=session))["ok"]
+        for method, params in (
+            ("subscribe", {}),
+            ("sessions.get", {}),
+            ("sessions.prompt", {"text": "x"}),
+            ("sessions.abort", {}),
+            ("sessions.delete", {}),
+        ):
+            told = [await bob.ask(method, session=each, **params) for each in (session, "not-there")]
+            assert [each["status"] for each in told] == [404, 404], method
+            first, second = (each["error"]["message"] for each in told)
+            assert first == second.replace("not-there", session)

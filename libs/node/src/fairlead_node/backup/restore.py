@@ -4,7 +4,10 @@ Each stream carries a mark until everything is done. Services refuse to start on
 restore replaces it: so a restore that was killed leaves nothing that looks like a Fairlead.
 """
 
+import contextlib
 from typing import Final
+
+import structlog
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.jetstream_api import JetStreamError
@@ -20,8 +23,12 @@ from fairlead_node.backup.manifest import Manifest, StreamPart
 from fairlead_node.backup.reconcile import Reconciled, Reconciliation
 from fairlead_node.backup.snapshots import Json, make_durable, put_back, stream_info
 
+log = structlog.get_logger()
+
 # Viewers come back with the sequence of the last live event they saw, which may be later than the backup.
 _EVENTS_AHEAD: Final = 1_000_000_000
+_TRIES: Final = 3
+_RESTORE_FAILED: Final = 10062  # what a server says also when its disk was too slow for what it was sent
 _LAST: Final = s.SESSIONS  # its mark is taken off when all others are
 
 
@@ -116,8 +123,18 @@ async def _restore(bus: Bus, backup: Backup, part: StreamPart, tell: Tell, repli
             sent += len(piece)
             tell(part.name, sent, part.size_bytes)
 
-    tell(part.name, 0, part.size_bytes)
-    state = await put_back(bus, config, part.state, pieces())  # type: ignore[arg-type] # a generator of bytes
+    for left in reversed(range(_TRIES)):
+        sent = 0
+        tell(part.name, 0, part.size_bytes)
+        try:
+            state = await put_back(bus, config, part.state, pieces())  # type: ignore[arg-type] # a generator of bytes
+            break
+        except JetStreamError as error:
+            if error.code != _RESTORE_FAILED or not left:
+                raise
+            log.warning("restore_tried_again", stream=part.name, error=str(error))
+            with contextlib.suppress(JetStreamError):
+                await bus.api(f"STREAM.DELETE.{part.name}", timeout_s=30.0)
     last = int(str(state.get("last_seq") or 0))
     if last < part.number("last_seq"):
         raise CommandError(

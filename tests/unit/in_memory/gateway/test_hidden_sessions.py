@@ -1,0 +1,96 @@
+"""A session that one may not see and one that is not there: whatever is asked, the answers are alike."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from fairlead_common.protocol.users import UserRole
+from fairlead_gateway.routes import OPERATIONS
+from tests.support.fake_bus import FakeBus
+from tests.support.gateway_in_memory import GatewayInMemory, gateway_in_memory
+
+THERE, NOT_THERE = "abcdefgh12", "zyxwvuts98"  # of one length
+
+BODIES: Final[dict[str, Any]] = {
+    "prompt": {"text": "x"},
+    "steer": {"text": "x"},
+    "followup": {"text": "x"},
+    "edit": {"entry": "e", "text": "x"},
+    "navigate": {"entry": "e"},
+    "label": {"entry": "e", "label": "x"},
+    "fork": {"entry": "e"},
+    "move": {"host": "h"},
+    "results/{call}": {"content": "x"},
+}
+
+
+@pytest.fixture
+async def world(bus: FakeBus, tmp_path: Path) -> AsyncIterator[GatewayInMemory]:
+    async with gateway_in_memory(bus, tmp_path) as made:
+        roles: dict[str, UserRole] = {
+            "ann": "operator",
+            "vic": "viewer",
+            "bob": "operator",
+            "eve": "approver",
+        }
+        for name, role in roles.items():
+            await made.user(name, role)
+        await made.session(THERE, "ann", title="salaries")
+        await made.approval(f"approval-{THERE}", THERE)
+        yield made
+
+
+def addresses() -> list[tuple[str, str, Any]]:
+    """Every operation that names a session, or what belongs to one."""
+    found: list[tuple[str, str, Any]] = []
+    for each in OPERATIONS:
+        if "{session}" in each.path:
+            rest = each.path.partition("{session}")[2].strip("/")
+            found.append((each.method, each.path, BODIES.get(rest, {})))
+    found += [
+        ("POST", "/api/approvals/approval-{session}", {"decision": "once"}),
+        ("GET", "/api/objects/o?session={session}", None),
+        ("GET", "/api/approvals?session={session}", None),
+        ("GET", "/api/runs?session={session}", None),
+        ("GET", "/api/usage?session={session}", None),
+        ("GET", "/api/sessions?q={session}", None),
+        ("POST", "/api/wake", {"session": "{session}", "text": "x"}),
+        ("POST", "/api/sessions", {"parent": "{session}"}),
+        ("GET", "/v1/conversations/conv_{session}", None),
+        ("GET", "/v1/responses/resp_{session}_1", None),
+    ]
+    return found
+
+
+def told(status: int, text: str, name: str) -> tuple[int, str]:
+    return status, text.replace(name, "SESSION")
+
+
+@pytest.mark.parametrize("user", ["vic", "bob", "eve"])
+async def test_what_is_hidden_is_answered_as_if_it_were_not_there(world: GatewayInMemory, user: str) -> None:
+    token = world.token(user, "read", "write", "approve")
+    differing: dict[str, Any] = {}
+    for method, path, body in addresses():
+        answers = []
+        for name in (THERE, NOT_THERE):
+            filled = path.replace("{session}", name)
+            for part in ("{item}", "{call}"):
+                filled = filled.replace(part, "p")
+            sent = json.loads(json.dumps(body).replace("{session}", name))
+            answer = await world.ask(token, method, filled, sent)
+            answers.append(told(answer.status_code, answer.text, name))
+        if answers[0] != answers[1]:
+            differing[f"{method} {path}"] = answers
+        assert "salaries" not in str(answers)
+        assert answers[0][0] < 500, (method, path, answers[0])
+    assert differing == {}
+
+
+async def test_its_owner_is_answered_otherwise(world: GatewayInMemory) -> None:
+    token = world.token("ann", "read", "write")
+    there = await world.ask(token, "GET", f"/api/sessions/{THERE}")
+    assert (there.status_code, there.json()["title"]) == (200, "salaries")
+    assert (await world.ask(token, "GET", f"/api/sessions/{NOT_THERE}")).status_code == 404
