@@ -5,9 +5,8 @@ restore replaces it: so a restore that was killed leaves nothing that looks like
 """
 
 import contextlib
+from collections.abc import Iterator
 from typing import Final
-
-import structlog
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.jetstream_api import JetStreamError
@@ -22,8 +21,6 @@ from fairlead_node.backup.create import Tell
 from fairlead_node.backup.manifest import Manifest, StreamPart
 from fairlead_node.backup.reconcile import Reconciled, Reconciliation
 from fairlead_node.backup.snapshots import Json, make_durable, put_back, stream_info
-
-log = structlog.get_logger()
 
 # Viewers come back with the sequence of the last live event they saw, which may be later than the backup.
 _EVENTS_AHEAD: Final = 1_000_000_000
@@ -114,25 +111,15 @@ async def _restore(bus: Bus, backup: Backup, part: StreamPart, tell: Tell, repli
     metadata = config.get("metadata")
     known = metadata if isinstance(metadata, dict) else {}
     config["metadata"] = {**known, UNFINISHED: backup.manifest.id}
-    sent = 0
-
-    def pieces() -> "object":
-        nonlocal sent
-        for piece in backup.pieces(part.part):
-            yield piece
-            sent += len(piece)
-            tell(part.name, sent, part.size_bytes)
-
+    state: Json = {}
     for left in reversed(range(_TRIES)):
-        sent = 0
         tell(part.name, 0, part.size_bytes)
         try:
-            state = await put_back(bus, config, part.state, pieces())  # type: ignore[arg-type] # a generator of bytes
+            state = await put_back(bus, config, part.state, _pieces(backup, part, tell))
             break
         except JetStreamError as error:
             if error.code != _RESTORE_FAILED or not left:
                 raise
-            log.warning("restore_tried_again", stream=part.name, error=str(error))
             with contextlib.suppress(JetStreamError):
                 await bus.api(f"STREAM.DELETE.{part.name}", timeout_s=30.0)
     last = int(str(state.get("last_seq") or 0))
@@ -141,6 +128,15 @@ async def _restore(bus: Bus, backup: Backup, part: StreamPart, tell: Tell, repli
             f"stream {part.name} ends at {last} after the restore, and did at {part.number('last_seq')} when "
             "the backup was made: the backup is damaged"
         )
+
+
+def _pieces(backup: Backup, part: StreamPart, tell: Tell) -> Iterator[bytes]:
+    """The bytes of a stream; how many were sent is told."""
+    sent = 0
+    for piece in backup.pieces(part.part):
+        yield piece
+        sent += len(piece)
+        tell(part.name, sent, part.size_bytes)
 
 
 async def _continue_events(bus: Bus, manifest: Manifest, replicas: int) -> None:
