@@ -97,9 +97,9 @@ class AgentConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
         question_timeout_s: so long a question of an MCP server in the middle of a call waits for a person,
             beside the time of the call; 0: servers may ask nobody.
         client_result_timeout_s: so long a run waits for results of tools that its client runs; a day.
-        tools: tool names, `group:<group>` and profiles (`minimal`, `standard`, `coding`,
-            `web`, `full`); empty: `full`. `standard` leaves out what `bash` can do as well. What is rarely
-            used stands behind the tool `more_tools`, unless it is named here.
+        tools: tool names, `group:<group>`, `set:<name>` of `tools.sets` and profiles (`minimal`, `standard`,
+            `coding`, `web`, `full`); empty: `full`. `standard` leaves out what `bash` can do as well. What is
+            rarely used stands behind the tool `more_tools`, unless it is named here.
         work_mode: `plan` and `review` leave an agent what reads and searches, `implement`, `bugfix` and
             empty all of its tools.
         allow, ask, deny: rules, see `Rules`.

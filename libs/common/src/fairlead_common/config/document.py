@@ -30,6 +30,7 @@ from fairlead_common.config.policy import PolicyConfig, check_layer, check_polic
 from fairlead_common.config.sandboxes import SandboxesConfig, check_kind, check_names
 from fairlead_common.config.sessions import SessionsConfig
 from fairlead_common.config.tailscale import TailscaleConfig
+from fairlead_common.config.tool_sets import check_tool_sets, with_sets
 from fairlead_common.config.web import WebConfig
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import check_id
@@ -49,6 +50,8 @@ class ToolsConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
         nats_services: micro services whose tools are offered, by name or by a beginning with `*`.
         openapi: HTTP interfaces by name; their operations become `api__<name>__<operation>`.
         agents: other agents on the bus, and the tools that prompt them.
+        sets: tools that several agents use by name, as `set:<name>` in their `tools`; each is a list of what
+            may be there, but no other set.
         sources: tools of other packages (entry points of the group `fairlead.tools`), and their settings.
         sandboxes: kinds of sandboxes of other packages (entry points of the group `fairlead.sandboxes`), and
             their settings.
@@ -64,6 +67,7 @@ class ToolsConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
     web: WebConfig = WebConfig()
     openapi: dict[ServerName, OpenApi] = {}
     agents: OtherAgentsConfig = OtherAgentsConfig()
+    sets: dict[ServerName, list[str]] = {}
     sources: Extensions = {}
     sandboxes: Extensions = {}
 
@@ -121,11 +125,14 @@ class Config(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.sessions.retention_days if own is None else own
 
     def agent(self, name: str) -> AgentConfig | None:
-        """The profile of this name, with the default model filled in."""
+        """The profile of this name, with the default model and its sets of tools filled in."""
         profile = self.agents.get(name)
-        if profile is None or profile.model:
+        if profile is None:
+            return None
+        tools = with_sets(profile.tools, self.tools.sets)
+        if profile.model and tools is profile.tools:
             return profile
-        return msgspec.structs.replace(profile, model=self.models.default)
+        return msgspec.structs.replace(profile, model=profile.model or self.models.default, tools=tools)
 
     def is_service_session(self, session: str) -> bool:
         """Whether services write to a session of this id on behalf of others: no user may begin it."""
@@ -165,6 +172,7 @@ def parse_config(
             if agent not in config.agents:
                 field = f"gateway.agent_protocol.sessions.{session}"
                 raise InvalidInputError(field, f"must be one of {', '.join(config.agents)}; got {agent!r}")
+        check_tool_sets(config.tools.sets, {name: each.tools for name, each in config.agents.items()})
         for name, profile in config.agents.items():
             check_id(name, f"agents.{name}")
             check_layer(profile.rules, f"agents.{name}")
