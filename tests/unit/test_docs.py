@@ -173,11 +173,11 @@ def test_commands_have_the_options_that_are_shown(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_settings_that_are_shown_are_taken(name: str) -> None:
+    document: dict[str, Any] = {}  # one after the other, as a reader would
     for words in commands(ROOT / name):
         if words[:2] != ["config", "set"] or len(words) < 4:
             continue
         key, value = words[2], words[3]
-        document: dict[str, Any] = {}
         place = document
         *path, last = key.split(".")
         for token in path:
