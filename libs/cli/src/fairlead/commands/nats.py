@@ -10,6 +10,7 @@ import click
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.installation.errors import UNREACHABLE, USAGE, CommandError
 from fairlead_common.installation.home import Home, home_from_environment, read_json
+from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.request_info import actor_text
 from fairlead_common.protocol.subjects import Actor
 from fairlead_remote.listener import NAME as LISTENER
@@ -255,7 +256,9 @@ def change(users: UserRegister, name: str, acts_for: str | None, for_nobody: boo
 
 def _actor(name: str | None) -> Actor | None:
     """The user of this name as it is now: one that is made later under the same name is not meant."""
-    return None if name is None else Actor(name, time.time_ns() // 1_000_000)
+    if name is None:
+        return None
+    return Actor(check_id(name, "--acts-for"), time.time_ns() // 1_000_000)
 
 
 @user.command("list")
