@@ -451,6 +451,20 @@ def test_without_a_network_a_banner_says_so_until_it_is_back(tab: Tab) -> None:
     expect(tab.said).to_have_count(2)
 
 
+def test_a_session_that_could_not_be_loaded_comes_by_itself(tab: Tab) -> None:
+    tab.expect_trouble(UNREACHABLE)
+    tab.begin("hello")
+    tab.wait_ends()
+    tab.context.route("**/entries?before=*", lambda route: route.abort())
+    tab.page.reload()
+    expect(
+        tab.log.get_by_text("This session could not be loaded: Fairlead cannot be reached.")
+    ).to_be_visible()
+    tab.context.unroute("**/entries?before=*")
+    expect(tab.said).to_contain_text("hello")
+    expect(tab.log.get_by_text("could not be loaded")).to_have_count(0)
+
+
 # -- hostile texts ----------------------------------------------------------------
 
 HOSTILE = (

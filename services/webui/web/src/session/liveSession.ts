@@ -75,7 +75,7 @@ export class LiveSession {
   open(): () => void {
     let closed = false;
     const start = async (): Promise<void> => {
-      if (this.store.get().phase !== "ready") await this.load();
+      if (this.store.get().phase !== "ready") await this.load(() => closed);
       else this.refresh();
       if (!closed && this.store.get().phase === "ready") this.followFrom();
     };
@@ -249,17 +249,27 @@ export class LiveSession {
     }
   }
 
-  private async load(): Promise<void> {
+  /** The end of the log; asked for again while the gateway is away, until that works or nobody looks any more. */
+  private async load(closed: () => boolean): Promise<void> {
     const before = this.store.get().phase;
     if (before !== "missing" && before !== "lost") this.patch({ phase: "loading", problem: null });
     try {
-      const [meta, page] = await Promise.all([api.session(this.id), api.entriesBefore(this.id, NEWEST, PAGE)]);
+      const found = await persistently(
+        () =>
+          closed()
+            ? Promise.resolve(null)
+            : Promise.all([api.session(this.id), api.entriesBefore(this.id, NEWEST, PAGE)]),
+        (problem) => this.patch({ phase: "failed", problem }),
+      );
+      if (found === null) return;
+      const [meta, page] = found;
       this.store.set((state) => ({
         ...state,
         meta,
         view: prepend(EMPTY_VIEW, page.entries),
         outbox: page.entries.reduce(settle, state.outbox),
         phase: "ready",
+        problem: null,
         older: page.next === null ? "none" : "more",
       }));
       void this.complete();
