@@ -5,6 +5,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from fairlead_agent.ownership.balance import Load
 from fairlead_agent.session.replies import Answer
+from fairlead_common.bus.objects import OutputInfo
 from fairlead_common.cron import requests as cron
 from fairlead_common.cron import runs as cron_runs
 from fairlead_common.cron.jobs import Job
@@ -74,7 +75,9 @@ _PARAMETERS: Final = AGENT_PARAMETERS | {
     "host": "label of a host",
     "name": "name of the timer; when it is due it becomes the notice of this name",
     "tag": "hash of the payload that the parts make up",
-    "number": "number of the part, from 0",
+    "number": "number of the part",
+    "upload": "id of one upload",
+    "period": "half days since 1970",
     "object": "SHA-256 of the whole",
     "service": "name of a service",
     "tool": "name of a tool",
@@ -277,9 +280,16 @@ _TOOLS: Final = (
     ),
     Channel(
         "output",
-        s.output_part("HOST", "OBJECT", 0).removesuffix("0") + "NUMBER",
-        "a part of what an executor stores; part 0 names size and parts",
+        s.output_part("HOST", "UPLOAD", 0).removesuffix("0") + "NUMBER",
+        "a part of what an executor stores, from 1 on",
         BINARY,
+        stream=s.OUTPUTS,
+    ),
+    Channel(
+        "outputManifest",
+        s.output_manifest("HOST", "OBJECT", 0).removesuffix("0") + "PERIOD",
+        "the upload whose parts are an object, how many they are and their size; written last",
+        OutputInfo,
         stream=s.OUTPUTS,
     ),
     Channel("cancel", s.cancel("CALL"), "stop a running call", None, "send"),

@@ -22,7 +22,7 @@ from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 
 from fairlead_common.bus import Bus, provisioner
-from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.objects import Objects, stored_output
 from fairlead_common.bus.readiness import NEEDS, wait_until_provisioned
 from fairlead_common.bus.requests import discover
 from fairlead_common.bus.settings import BusSettings
@@ -556,9 +556,11 @@ async def test_an_executor_stores_output_that_others_read_and_nobody_replaces(
             await Objects(mill).get(name)
         with pytest.raises(ForbiddenError, match=r"output\.mill"):
             await Outputs(barn, "mill").put(b"instead")
+        [manifest] = [each async for each in gateway.read(s.OUTPUTS, f"fairlead.output.mill.{name}.*")]
+        stored = stored_output(manifest)
+        assert stored is not None
     async with stolen(server, "mill") as thief:
-        for part in (0, 1):
-            subject = s.output_part("mill", name, part)
+        for subject in (manifest.subject, stored.parts.replace("*", "1")):
             answer = await thief.client.request(
                 subject, b"instead", headers={"Nats-Rollup": "all"}, timeout=5
             )
@@ -578,8 +580,10 @@ async def test_output_that_claims_another_name_is_not_handed_out(server: NatsSer
         bus_of(server, tmp_path, "gateway") as gateway,
     ):
         name = hashlib.sha256(data).hexdigest()
-        await mill.publish(s.output_part("mill", name, 1), b"a lie")
-        await mill.publish(s.output_part("mill", name, 0), b'{"size":5,"parts":1}')
+        await mill.publish(s.output_part("mill", "lie", 1), b"a lie")
+        for period in range(9):
+            info = b'{"size":5,"parts":1,"upload":"lie"}'
+            await mill.publish(s.output_manifest("mill", name, period), info)
         await Outputs(barn, "barn").put(data)
         assert await Objects(gateway).get(name) == data
 

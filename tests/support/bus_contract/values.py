@@ -2,16 +2,18 @@
 
 import asyncio
 import hashlib
+import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from fairlead_common.bus import Bus
+from fairlead_common.bus import Bus, objects
 from fairlead_common.bus.buckets import Bucket, LeaseHolder, Leases
 from fairlead_common.bus.objects import Objects, OutputInfo
 from fairlead_common.errors import ConflictError, NotFoundError
 from fairlead_common.protocol import subjects as s
+from fairlead_tools.calls import outputs
 from fairlead_tools.calls.outputs import Outputs
 from tests.support.bus_contract.server import Server
 
@@ -83,7 +85,7 @@ async def test_what_one_host_says_of_an_output_hides_nothing_that_another_stored
     data = b"said by a command"
     name = hashlib.sha256(data).hexdigest()
     lie = msgspec.json.encode(OutputInfo(size=1 << 60, parts=1))
-    await bus.create(s.OUTPUTS, s.output_part("bad", name, 0), lie)
+    await bus.create(s.OUTPUTS, s.output_manifest("bad", name, 1), lie)
     with pytest.raises(NotFoundError, match=f"at most 100 bytes, it has {1 << 60}"):
         await Objects(bus).get(name, limit_bytes=100)
     assert await Outputs(bus, "good").put(data) == name
@@ -181,6 +183,36 @@ async def test_an_object_that_was_stored_twice_is_one(bus: Bus, tmp_path: Path) 
     assert await bus.last_sequence(s.OBJECTS_STREAM) == before
     assert await objects.get(name) == data
     assert not await objects.is_lost(name)
+
+
+async def test_an_object_that_was_stored_long_ago_is_stored_anew_by_who_stores_it_again(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = b"x" * 700_000
+    ahead_s = 0.0
+    for module in (objects, outputs):
+        monkeypatch.setattr(module, "now_s", lambda: time.time() + ahead_s)
+    for store, stream in ((Objects(bus), s.OBJECTS_STREAM), (Outputs(bus, "h"), s.OUTPUTS)):
+        name = await store.put(data)
+        before = await bus.last_sequence(stream)
+        ahead_s = 40_000
+        await store.put(data)
+        assert await bus.last_sequence(stream) == before
+        ahead_s = 200_000
+        await store.put(data)
+        assert await bus.last_sequence(stream) > before
+        assert await Objects(bus).get(name) == data
+        ahead_s = 0
+
+
+async def test_an_output_of_an_earlier_version_is_read(bus: Bus) -> None:
+    """Its parts lie under the name of the whole, its manifest is part 0."""
+    data = b"y" * 600_000
+    name = hashlib.sha256(data).hexdigest()
+    await bus.create(s.OUTPUTS, f"fairlead.output.h.{name}.1", data[:500_000])
+    await bus.create(s.OUTPUTS, f"fairlead.output.h.{name}.2", data[500_000:])
+    await bus.create(s.OUTPUTS, f"fairlead.output.h.{name}.0", b'{"size":600000,"parts":2}')
+    assert await Objects(bus).get(name) == data
 
 
 async def test_an_object_that_nobody_stored_is_lost_until_somebody_does(bus: Bus) -> None:

@@ -38,6 +38,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "logs": ("logs", "Show the logs of services."),
     "backup": ("backup", "Back up everything into one file."),
     "restore": ("restore", "Restore a backup."),
+    "storage": ("storage", "Show what is stored and what grows; remove what nothing names."),
     "config": ("config", "Read and change the configuration."),
     "models": ("models", "List models: windows, prices, what they can do."),
     "credentials": ("credentials", "Store keys of model providers, encrypted, and test them."),
@@ -61,6 +62,7 @@ _IN_CONTAINERS: Final = {
     "logs": "docker compose logs -f <service>",
     "backup": "docker compose run --rm backup",
     "restore": "docker compose run --rm backup restore /backups/<file>",
+    "storage": "docker compose run --rm backup storage",
 }
 
 # What runs the platform, or reaches into it other than by its HTTP API, comes with the extra `server`.

@@ -1,5 +1,6 @@
 """What the bus hands over: a stored record, and a message as it was delivered."""
 
+from datetime import datetime
 from typing import NamedTuple
 
 Headers = dict[str, str]
@@ -14,6 +15,12 @@ class Record(NamedTuple):
     headers: Headers
     previous: int | None = None  # last sequence on the same subject before it, on a live tail
 
+    @property
+    def stored_s(self) -> float:
+        """When the server stored it, in seconds since 1970; 0 if it does not say (live tails)."""
+        text = self.headers.get("Nats-Time-Stamp", "")
+        return moment_s(text) if text else 0.0
+
 
 class Delivery(NamedTuple):
     """One message from a subscription."""
@@ -22,3 +29,10 @@ class Delivery(NamedTuple):
     reply: str
     data: bytes
     headers: Headers
+
+
+def moment_s(text: str) -> float:
+    """Seconds since 1970 of a time as NATS writes it, with nanoseconds."""
+    head, _, rest = text.removesuffix("Z").partition(".")
+    digits = rest.partition("+")[0][:6].ljust(6, "0")
+    return datetime.fromisoformat(f"{head}.{digits}+00:00").timestamp()

@@ -3,35 +3,42 @@
 Objects are named by the SHA-256 of their bytes, so that storing one twice is one object, and whoever reads
 one sees whether it is what was stored. The bucket is an ordinary one (`nats object get objects <name>`); what
 executors store has a stream of its own, see `calls/outputs.py`.
+
+What nothing names any more is removed some days after it was stored (`fairlead storage prune`). So an object
+that was stored more than a day ago is stored anew by who stores it again: from then on it is as young as any.
 """
 
 import asyncio
 import base64
 import hashlib
 import io
+import time
+from collections import defaultdict, deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 import msgspec
 
 from fairlead_common.bus.bus import INLINE_LIMIT_BYTES, Bus
-from fairlead_common.errors import BusUnavailableError, ConflictError, NotFoundError
+from fairlead_common.errors import BadMessageError, BusUnavailableError, ConflictError, NotFoundError
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.ids import new_id
-from fairlead_common.received import Headers
+from fairlead_common.protocol.ids import check_id, new_id
+from fairlead_common.received import Headers, Record
 
 TIMEOUT_S: Final = 60.0
 CHUNK_BYTES: Final = 128 * 1024
 LIMIT_BYTES: Final = 256 << 20
 HASHED_AT_ONCE: Final = 1 << 20  # bytes; about a millisecond
+REUSED_S: Final = 86_400.0  # so long after it was stored an object is not stored again
 
 _STREAM: Final = subjects.OBJECTS_STREAM
+_READ_MANIFESTS: Final = 4  # of one name and host, the newest
 
 
-class _Info(msgspec.Struct, kw_only=True):
+class ObjectInfo(msgspec.Struct, kw_only=True):
     """What the bucket knows of an object; `nuid` names its chunks."""
 
     name: str
@@ -43,14 +50,20 @@ class _Info(msgspec.Struct, kw_only=True):
     deleted: bool = False
 
 
-class OutputInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Part 0 of what an executor stored; it is written last."""
+class OutputInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The manifest of what an executor stored; it is written last.
+
+    Fields:
+        size: bytes of all parts. parts: how many they are.
+        upload: under which they lie; empty: under the name of the whole, as earlier versions stored them.
+    """
 
     size: int
     parts: int
+    upload: str = ""
 
 
-_info = msgspec.json.Decoder(_Info)
+_info = msgspec.json.Decoder(ObjectInfo)
 _output = msgspec.json.Decoder(OutputInfo)
 
 
@@ -111,7 +124,9 @@ class Objects:
         stores the object once more takes it away.
         """
         try:
-            await self._bus.create(_STREAM, _meta(name), msgspec.json.encode(_Info(name=name, deleted=True)))
+            await self._bus.create(
+                _STREAM, _meta(name), msgspec.json.encode(ObjectInfo(name=name, deleted=True))
+            )
         except ConflictError:
             try:
                 await self.get(name)
@@ -125,7 +140,7 @@ class Objects:
     async def _put(self, name: str, source: BinaryIO) -> str:
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                if not await self._has(name):
+                if not await self._is_fresh(name):
                     failpoint("objects.put.before")
                     await self._store(name, source)
                     failpoint("objects.put.after")
@@ -133,26 +148,24 @@ class Objects:
             raise BusUnavailableError(f"object {name}: not stored within {TIMEOUT_S:.0f} s") from error
         return name
 
-    async def _has(self, name: str) -> bool:
-        return await self._known(name) is not None
+    async def _is_fresh(self, name: str) -> bool:
+        """Whether it was stored lately, so that nothing removes it before somebody could name it."""
+        found = await self._known(name)
+        return found is not None and abs(now_s() - found[1]) < REUSED_S
 
     async def _store(self, name: str, source: BinaryIO) -> None:
-        info = _Info(name=name, nuid=new_id(), digest=_digest(name))
+        info = ObjectInfo(name=name, nuid=new_id(), digest=_digest(name))
         while chunk := source.read(CHUNK_BYTES):
             await self._bus.publish(f"$O.{subjects.OBJECTS}.C.{info.nuid}", chunk)
             info.size += len(chunk)
             info.chunks += 1
         await self._bus.publish(_meta(name), msgspec.json.encode(info), {"Nats-Rollup": "sub"})
 
-    async def _known(self, name: str) -> _Info | None:
+    async def _known(self, name: str) -> tuple[ObjectInfo, float] | None:
+        """What the bucket has of this name, and since when (seconds since 1970)."""
         record = await self._bus.last(_STREAM, _meta(name))
-        if record is None:
-            return None
-        try:
-            info = _info.decode(record.data)
-        except msgspec.DecodeError:
-            return None
-        return None if info.deleted else info
+        info = None if record is None else stored_info(record.data)
+        return None if record is None or info is None else (info, record.stored_s)
 
     async def _candidates(self, name: str, limit_bytes: int) -> AsyncGenerator[bytes, None]:
         """What is stored under this name: in the bucket, and by each host.
@@ -160,35 +173,80 @@ class Objects:
         A host may say what it likes of a name: what it stored hides nothing that another did.
         """
         too_large = 0
-        info = await self._known(name)
-        if info is not None:
+        found = await self._known(name)
+        if found is not None:
+            info = found[0]
             if info.size > limit_bytes:
                 raise _too_large(name, info.size, limit_bytes)
-            yield await self._joined(_STREAM, f"$O.{subjects.OBJECTS}.C.{info.nuid}", info.size)
-        manifest = f"fairlead.output.*.{name}.0"
-        for record in await self._bus.last_of_each(subjects.OUTPUTS, manifest):
-            try:
-                size = _output.decode(record.data).size
-            except msgspec.DecodeError:
+            yield await self._joined(_STREAM, object_chunks(info.nuid), info.size)
+        for record in await self._manifests(name):
+            stored = stored_output(record)
+            if stored is None:
                 continue
-            if size > limit_bytes:
-                too_large = size
+            if stored.size > limit_bytes:
+                too_large = stored.size
                 continue
-            host = record.subject.split(".")[2]
-            yield await self._joined(subjects.OUTPUTS, f"fairlead.output.{host}.{name}.*", size)
+            yield await self._joined(subjects.OUTPUTS, stored.parts, stored.size)
         if too_large:
             raise _too_large(name, too_large, limit_bytes)
+
+    async def _manifests(self, name: str) -> list[Record]:
+        """Of each host the newest first. One may write as many as it likes."""
+        found: defaultdict[str, deque[Record]] = defaultdict(lambda: deque(maxlen=_READ_MANIFESTS))
+        async for record in self._bus.read(subjects.OUTPUTS, f"fairlead.output.*.{name}.*", batch=64):
+            if subjects.is_manifest(record.subject):
+                found[record.subject.split(".")[2]].appendleft(record)
+        return [record for records in found.values() for record in records]
 
     async def _joined(self, stream: str, subject: str, size: int) -> bytes:
         """The records of a subject, one after the other, up to `size` bytes."""
         parts, left = [], size
         async for record in self._bus.read(stream, subject, batch=64):
-            if not record.subject.endswith(".0") or stream == _STREAM:
+            if stream == _STREAM or not subjects.is_manifest(record.subject):
                 parts.append(record.data)
                 left -= len(record.data)
             if left <= 0:
                 break
         return b"".join(parts)[:size]
+
+
+class StoredOutput(NamedTuple):
+    """What a manifest names. `parts`: the subject of its parts, with a wildcard."""
+
+    host: str
+    name: str
+    size: int
+    parts: str
+
+
+def stored_output(manifest: Record) -> StoredOutput | None:
+    """The output whose manifest this is; None if it is no manifest."""
+    _, _, host, name, _ = manifest.subject.split(".")
+    try:
+        info = _output.decode(manifest.data)
+        upload = check_id(info.upload, "upload") if info.upload else name
+    except (msgspec.DecodeError, BadMessageError):
+        return None
+    return StoredOutput(host, name, info.size, f"fairlead.output.{host}.{upload}.*")
+
+
+def stored_info(data: bytes) -> ObjectInfo | None:
+    """What the record of a name in the bucket says; None if the object was deleted."""
+    try:
+        info = _info.decode(data)
+    except msgspec.DecodeError:
+        return None
+    return None if info.deleted else info
+
+
+def object_chunks(nuid: str) -> str:
+    """The subject of the chunks of an object in the bucket."""
+    return f"$O.{subjects.OBJECTS}.C.{nuid}"
+
+
+def now_s() -> float:
+    """Seconds since 1970 by the clock of this machine."""
+    return time.time()
 
 
 def _meta(name: str) -> str:

@@ -259,9 +259,20 @@ def tool_answer(host: str, call: str, question: str) -> str:
     return f"fairlead.tool.{check_id(host, 'host')}.{check_id(call, 'call')}.answer.{question}"
 
 
-def output_part(host: str, name: str, number: int) -> str:
-    """One part of what an executor of a host stores for good, by the SHA-256 of the whole."""
-    return f"fairlead.output.{check_id(host, 'host')}.{check_id(name, 'object')}.{number}"
+def output_part(host: str, upload: str, number: int) -> str:
+    """One part of what an executor of a host stores, from 1 on. `upload`: the id of this one attempt."""
+    return f"fairlead.output.{check_id(host, 'host')}.{check_id(upload, 'upload')}.{number}"
+
+
+def output_manifest(host: str, name: str, period: int) -> str:
+    """What makes the parts of an upload an object, named by the SHA-256 of the whole; once in a period."""
+    return f"fairlead.output.{check_id(host, 'host')}.{check_id(name, 'object')}.at-{period}"
+
+
+def is_manifest(subject: str) -> bool:
+    """Whether this is the subject of a manifest. Earlier versions wrote it as part 0, beside the others."""
+    last = subject.rpartition(".")[2]
+    return last == "0" or last.startswith("at-")
 
 
 def tool_requests(host: str) -> str:

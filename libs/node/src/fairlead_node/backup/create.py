@@ -37,6 +37,8 @@ from fairlead_common.protocol.messages import ExecutorInfo
 from fairlead_node.backup.archive import HEAD, Writer, head_of
 from fairlead_node.backup.manifest import FORMAT, FilePart, Manifest, StreamPart
 from fairlead_node.backup.snapshots import Durable, durables, server_version, stream_info, take
+from fairlead_node.storage.hold import backing_up
+from fairlead_node.storage.streams import stream_names
 
 ORDER: Final = (
     s.kv_stream(s.BUCKET_SESSIONS),
@@ -95,7 +97,9 @@ async def take_backup(bus: Bus, writer: Writer, home: Home, tell: Tell) -> Manif
     idempotent = await _idempotent(bus)
     head = head_of(made_by, began_at)
     writer.add(HEAD, head)
-    parts = [await _copy(bus, writer, each, tell) for each in streams]
+    async with backing_up(bus) as hold:
+        parts = [await _copy(bus, writer, each, tell) for each in streams]
+        hold.check()
     files = _files(writer, home)
     events = await stream_info(bus, s.EVENTS)
     manifest = Manifest(
@@ -117,7 +121,7 @@ async def take_backup(bus: Bus, writer: Writer, home: Home, tell: Tell) -> Manif
 
 async def _to_copy(bus: Bus) -> list[Taken]:
     """All streams of Fairlead that are there, those that this version does not know at the end."""
-    names = await _names(bus)
+    names = await stream_names(bus)
     if _NEEDED not in names:
         raise CommandError(f"nothing of Fairlead is stored on this server: there is no stream {_NEEDED}")
     found = []
@@ -131,34 +135,6 @@ async def _to_copy(bus: Bus) -> list[Taken]:
         held = await durables(bus, name)
         found.append(Taken(name, int(str(info.state.get("bytes") or 0)), held))
     return found
-
-
-async def _names(bus: Bus) -> set[str]:
-    """The streams whose subjects are Fairlead's, whatever else the server holds."""
-    names: set[str] = set()
-    for pattern in ("fairlead.>", *(f"$KV.{name}.>" for name in _BUCKETS), f"$O.{s.OBJECTS}.>"):
-        offset = 0
-        while True:
-            page = await bus.api("STREAM.NAMES", {"subject": pattern, "offset": offset})
-            rows = page.get("streams")
-            rows = rows if isinstance(rows, list) else []
-            names.update(map(str, rows))
-            offset += len(rows)
-            if not rows or offset >= int(str(page.get("total") or 0)):
-                break
-    return names
-
-
-_BUCKETS: Final = (
-    s.BUCKET_SESSIONS,
-    s.BUCKET_WORKSPACES,
-    s.BUCKET_JOBS,
-    s.BUCKET_RUNS,
-    s.BUCKET_USAGE,
-    s.BUCKET_CONFIG,
-    s.BUCKET_CREDENTIALS,
-    s.BUCKET_USERS,
-)
 
 
 async def _copy(bus: Bus, writer: Writer, stream: Taken, tell: Tell) -> StreamPart:

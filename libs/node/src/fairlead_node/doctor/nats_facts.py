@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +22,7 @@ from fairlead_common.installation.nats_access import NatsAccess
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.backups import BACKUP_STATE
 from fairlead_common.protocol.streams import STREAMS
-from fairlead_common.received import Delivery, Record
+from fairlead_common.received import Delivery, moment_s
 from fairlead_common.service.config_revisions import in_effect, problem_of, revisions
 from fairlead_common.service.logs import configure_logs
 from fairlead_node.agents.places import hosts
@@ -211,7 +210,7 @@ async def _streams(bus: Bus, facts: NatsFacts) -> None:
             return
         facts.streams[name] = info
         if isinstance(ts := info.get("ts"), str):
-            facts.clock_skew_s = (sent + time.time()) / 2 - moment(ts)
+            facts.clock_skew_s = (sent + time.time()) / 2 - moment_s(ts)
 
     await asyncio.gather(*(one(str(wanted["name"])) for wanted in STREAMS))
     if facts.leaderless and not bus.replicated:
@@ -282,7 +281,7 @@ async def _mail(bus: Bus, facts: NatsFacts) -> None:
     after = int(floor.get("stream_seq", 0)) if isinstance(floor, dict) else 0
     facts.oldest_mail_s = 0.0
     async for record in bus.read(s.SESSIONS, s.ALL_MAIL, start=after + 1, limit=1):
-        facts.oldest_mail_s = max(0.001, time.time() - (facts.clock_skew_s or 0.0) - stored_at(record))
+        facts.oldest_mail_s = max(0.001, time.time() - (facts.clock_skew_s or 0.0) - record.stored_s)
 
 
 async def _backups(bus: Bus, facts: NatsFacts) -> None:
@@ -300,7 +299,7 @@ async def _dead(bus: Bus, facts: NatsFacts) -> None:
             letter = msgspec.json.decode(record.data, type=dict[str, Any])
             facts.dead_newest = {
                 "origin": record.subject.rpartition(".")[2],
-                "at": stored_at(record),
+                "at": record.stored_s,
                 **letter,
             }
 
@@ -376,16 +375,3 @@ async def _document(bus: Bus, facts: NatsFacts) -> None:
     facts.document_last = found[-1].revision if found else 0
     facts.document_problem = problem_of(found)
     facts.overrides = await given_to_this_start(bus)
-
-
-def stored_at(record: Record) -> float:
-    """When the server stored it, in seconds since 1970; 0 if it does not say."""
-    text = record.headers.get("Nats-Time-Stamp", "")
-    return moment(text) if text else 0.0
-
-
-def moment(text: str) -> float:
-    """Seconds since 1970 of a time as NATS writes it, with nanoseconds."""
-    head, _, rest = text.removesuffix("Z").partition(".")
-    digits = rest.partition("+")[0][:6].ljust(6, "0")
-    return datetime.fromisoformat(f"{head}.{digits}+00:00").timestamp()

@@ -1,0 +1,138 @@
+"""`fairlead storage`."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from fairlead.durations import duration_s
+from fairlead.options import JSON, Subcommands
+from fairlead_common.installation.errors import UNREACHABLE, CommandError
+from fairlead_common.installation.home import home_from_environment
+
+if TYPE_CHECKING:
+    from fairlead_common.bus import Bus
+    from fairlead_node.storage.prune import Counted, Pruned
+
+_NATS = click.option(
+    "--nats",
+    "nats_url",
+    metavar="URL",
+    help="Of this NATS server (default: FAIRLEAD_NATS_URL, else the home).",
+)
+T = TypeVar("T")
+
+
+@click.group(cls=Subcommands)
+def storage() -> None:
+    """Show what is stored and what grows, and remove what nothing names any more."""
+
+
+@storage.command("ls")
+@_NATS
+@JSON
+def ls(nats_url: str | None, as_json: bool) -> None:
+    """List the streams: messages, bytes, since when, and what removes them."""
+    import msgspec
+
+    from fairlead_node.backup.progress import size
+    from fairlead_node.storage.streams import streams_of
+
+    streams = _with_bus(nats_url, streams_of)
+    if as_json:
+        click.echo(json.dumps({"streams": msgspec.to_builtins(streams)}))
+        return
+    click.echo(f"{'stream':16} {'messages':>9} {'size':>10}  {'oldest':10}  holds; removed by or after")
+    for each in streams:
+        words = "; ".join(filter(None, (each.holds, each.ends)))
+        figures = f"{each.messages:9} {size(each.bytes):>10}  {each.oldest[:10]:10}"
+        click.echo(f"{each.name:16} {figures}  {words}".rstrip())
+    click.echo(f"{'all':16} {sum(s.messages for s in streams):9} {size(sum(s.bytes for s in streams)):>10}")
+
+
+@storage.command("prune")
+@click.option(
+    "--older-than",
+    "--older",
+    "older_than",
+    default="7d",
+    show_default=True,
+    metavar="TIME",
+    help="Only what was stored so long ago, at least 2d: 7d, 4w.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
+@_NATS
+@JSON
+def prune(older_than: str, dry_run: bool, nats_url: str | None, as_json: bool) -> None:
+    """Remove attachments, outputs and large messages that nothing stored names any more.
+
+    They stay when their session is deleted, since other sessions may name the same bytes. Everything that is
+    stored is searched for their names first. Fairlead may be running or stopped; no backup is made meanwhile.
+    """
+    import msgspec
+
+    from fairlead_node.backup.progress import Progress
+    from fairlead_node.storage.prune import SHORTEST_S, prune_objects
+
+    age_s = duration_s(older_than, "--older-than")
+    if age_s < SHORTEST_S:
+        raise click.BadParameter(f"must be at least 2d, got {older_than!r}", param_hint="--older-than")
+    progress = Progress(quiet=as_json)
+
+    async def run(bus: "Bus") -> "Pruned":
+        try:
+            return await prune_objects(bus, age_s, dry_run=dry_run, tell=progress.tell)
+        finally:
+            progress.end()
+
+    report = _with_bus(nats_url, run)
+    if as_json:
+        click.echo(json.dumps(msgspec.to_builtins(report)))
+        return
+    for line in _told(report, older_than):
+        click.echo(line)
+
+
+def _told(report: "Pruned", older_than: str) -> list[str]:
+    removed = [
+        _counted(report.objects, "object", "attachments, large messages"),
+        _counted(report.outputs, "output of tools", "long outputs, pictures", "outputs of tools"),
+        _counted(report.remnants, "remnant", "uploads that were cut off or replaced"),
+    ]
+    verb = "would be removed" if report.dry_run else "removed"
+    lines = [f"{verb}: {each}" for each in removed if each]
+    lines = lines or [f"nothing {'would be ' if report.dry_run else 'was '}removed"]
+    kept = [
+        _counted(report.named, "object", "something stored names them"),
+        _counted(report.young, "object", f"younger than {older_than}"),
+    ]
+    return lines + [f"kept: {each}" for each in kept if each]
+
+
+def _counted(counted: "Counted", one: str, about: str, many: str = "") -> str:
+    """`3 objects, 1.5 MiB (about)`; empty: there is none."""
+    from fairlead_node.backup.progress import size
+
+    if not counted.count:
+        return ""
+    noun = one if counted.count == 1 else many or f"{one}s"
+    return f"{counted.count} {noun}, {size(counted.bytes)} ({about})"
+
+
+def _with_bus(nats_url: str | None, run: "Callable[[Bus], Awaitable[T]]") -> T:
+    """What came of it, with the streams of a server or of a home where nothing runs."""
+    from fairlead_common.errors import FairleadError
+    from fairlead_common.installation.nats_access import connection
+    from fairlead_node.backup.locations import source
+
+    async def with_bus() -> T:
+        with source(home_from_environment(), nats_url) as access:
+            async with connection(access) as bus:
+                return await run(bus)
+
+    try:
+        return asyncio.run(with_bus())
+    except FairleadError as error:
+        raise CommandError(str(error), UNREACHABLE) from error

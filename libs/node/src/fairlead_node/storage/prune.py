@@ -1,0 +1,152 @@
+"""Removal of stored objects that nothing names and that are old.
+
+An object is stored first and named afterwards. So what is young stays, even if nothing names it yet; and
+who stores again what was stored more than a day ago stores it anew (`bus/objects.py`). What is removed is
+thus a copy that nobody has counted on for days, that nothing stored names, and that lies by itself: its
+record goes first, its parts afterwards. Killed in between, only parts are left, which go the next time.
+"""
+
+from collections import defaultdict
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from fairlead_common.bus import Bus
+from fairlead_common.bus.objects import REUSED_S, now_s
+from fairlead_common.errors import BusUnavailableError
+from fairlead_common.protocol import subjects as s
+from fairlead_node.storage.hold import Hold, pruning
+from fairlead_node.storage.references import References, Tell
+from fairlead_node.storage.stored import Copy, Remnant, Stored, list_stored
+from fairlead_node.storage.streams import streams_of
+
+SHORTEST_S: Final = 2 * REUSED_S
+# What they hold is compressed, and made from logs that are read; or it is of the moment.
+_NOT_READ: Final = frozenset({s.SNAPSHOTS, *s.LARGE})
+
+
+class Counted(msgspec.Struct):
+    """Copies, and the bytes in them."""
+
+    count: int = 0
+    bytes: int = 0
+
+    def add(self, size: int) -> None:
+        """One more."""
+        self.count += 1
+        self.bytes += size
+
+
+class Pruned(msgspec.Struct, kw_only=True):
+    """What was done, or with `dry_run` would be.
+
+    Fields:
+        objects, outputs: removed: of the bucket (attachments, large messages), and what executors stored.
+        remnants: removed parts of uploads that were cut off, or of copies that were stored anew.
+        named: stayed, since something stored names them. young: stayed, not named, but too young.
+    """
+
+    dry_run: bool
+    older_than_s: float
+    objects: Counted = msgspec.field(default_factory=Counted)
+    outputs: Counted = msgspec.field(default_factory=Counted)
+    remnants: Counted = msgspec.field(default_factory=Counted)
+    named: Counted = msgspec.field(default_factory=Counted)
+    young: Counted = msgspec.field(default_factory=Counted)
+
+
+async def prune_objects(
+    bus: Bus, older_than_s: float, *, dry_run: bool, tell: Tell, as_of_s: float | None = None
+) -> Pruned:
+    """Remove what nothing names and is older.
+
+    Args:
+        older_than_s: at least `SHORTEST_S`.
+        as_of_s: when it would be so old, in seconds since 1970; None: now.
+
+    Raises:
+        CommandError: a backup is being made, or another program does the same.
+        BusUnavailableError: NATS does not answer; what was removed so far was removed rightly.
+    """
+    async with pruning(bus) as hold:
+        limit_s = (await _now_s(bus) if as_of_s is None else as_of_s) - older_than_s
+        stored = await list_stored(bus)
+        found = await _references(bus, stored, tell)
+        report = Pruned(dry_run=dry_run, older_than_s=older_than_s)
+        superseded = _superseded(stored.copies)
+        for copy in stored.copies:
+            if copy.name in found and copy not in superseded:
+                report.named.add(copy.size)
+            elif not 0 < copy.stored_s < limit_s:
+                report.young.add(copy.size)
+            else:
+                if not dry_run:
+                    await _remove(bus, copy, hold)
+                (report.outputs if copy.host else report.objects).add(copy.size)
+        for remnant in stored.remnants:
+            if 0 < remnant.stored_s < limit_s:
+                if not dry_run:
+                    await _remove_parts(bus, remnant, hold)
+                report.remnants.add(remnant.size)
+        return report
+
+
+async def _references(bus: Bus, stored: Stored, tell: Tell) -> set[str]:
+    """The names that something stored has, or that the content of a named object has."""
+    references = References(bus, {copy.name for copy in stored.copies})
+    streams = [each for each in await streams_of(bus) if each.name not in _NOT_READ]
+    for stream in streams:
+        await references.read(stream.name, stream.bytes, tell)
+    # What was moved from one stream to another meanwhile lies in what came since.
+    for stream in streams:
+        await references.read(stream.name, 0, _untold)
+    copies = defaultdict(list)
+    for copy in stored.copies:
+        copies[copy.name].append(copy)
+    read: set[str] = set()
+    while left := references.found - read:
+        for name in left:
+            for copy in copies[name]:
+                await references.read_parts(copy.stream, copy.parts)
+        read |= left
+    return references.found
+
+
+def _superseded(copies: list[Copy]) -> set[Copy]:
+    """Copies of a host of which it has stored a newer one."""
+    newest: dict[tuple[str, str], Copy] = {}
+    for copy in copies:
+        before = newest.get((copy.host, copy.name))
+        if before is None or copy.seq > before.seq:
+            newest[copy.host, copy.name] = copy
+    return set(copies) - set(newest.values())
+
+
+async def _remove(bus: Bus, copy: Copy, hold: Hold) -> None:
+    hold.check()
+    # Not what was stored under this subject since.
+    await bus.purge(copy.stream, copy.record, before=copy.seq + 1)
+    hold.check()
+    # They were stored before the record was. A manifest of later may lie beside those of earlier versions.
+    await bus.purge(copy.stream, copy.parts, before=copy.seq + 1)
+
+
+async def _remove_parts(bus: Bus, remnant: Remnant, hold: Hold) -> None:
+    for subject in remnant.subjects:
+        hold.check()
+        await bus.purge(remnant.stream, subject)
+
+
+async def _now_s(bus: Bus) -> float:
+    """The time by the earlier of two clocks, the server's and this machine's: one may be ahead."""
+    info = await bus.api(f"STREAM.INFO.{s.OUTPUTS}")
+    try:
+        server = msgspec.convert(info.get("ts"), type=datetime).timestamp()
+    except msgspec.ValidationError as error:
+        raise BusUnavailableError(f"the server does not tell its time: {error}") from error
+    return min(server, now_s())
+
+
+def _untold(what: str, done: int, total: int) -> None:
+    """No one is told."""

@@ -1,0 +1,139 @@
+"""What the object store and the outputs of executors hold: each copy of an object, and parts of none."""
+
+import re
+from collections import defaultdict
+from typing import Final, NamedTuple
+
+from fairlead_common.bus import Bus
+from fairlead_common.bus.objects import object_chunks, stored_info, stored_output
+from fairlead_common.errors import BusUnavailableError
+from fairlead_common.protocol import subjects as s
+from fairlead_common.received import Record
+
+BUCKET: Final = ""  # in place of a host
+_NAME: Final = re.compile(r"[0-9a-f]{64}")
+_AT_ONCE: Final = 256
+_CHUNKS: Final = f"$O.{s.OBJECTS}.C."
+_METAS: Final = f"$O.{s.OBJECTS}.M.>"
+
+
+class Copy(NamedTuple):
+    """One copy of an object.
+
+    Fields:
+        host: whose executor stored it; empty: it lies in the bucket.
+        stream: where it lies. record: the subject that makes it an object. seq: of the record.
+        parts: the subject of its bytes.
+        stored_s: since when, in seconds since 1970.
+    """
+
+    name: str
+    host: str
+    size: int
+    stream: str
+    record: str
+    seq: int
+    parts: str
+    stored_s: float
+
+
+class Remnant(NamedTuple):
+    """Parts that no record names: of an upload that was cut off, or of a copy that was replaced.
+
+    Fields:
+        subjects: of the parts, one by one: manifests may lie beside those that earlier versions stored.
+        stored_s: since when the last of them is there.
+    """
+
+    stream: str
+    subjects: list[str]
+    size: int
+    stored_s: float
+
+
+class Stored(NamedTuple):
+    """Everything that is there."""
+
+    copies: list[Copy]
+    remnants: list[Remnant]
+
+
+async def list_stored(bus: Bus) -> Stored:
+    """What the two streams hold now.
+
+    Raises:
+        BusUnavailableError: NATS does not answer, or a replica lacks what another has.
+    """
+    bucket, outputs = await _bucket(bus), await _outputs(bus)
+    return Stored(bucket.copies + outputs.copies, bucket.remnants + outputs.remnants)
+
+
+async def _bucket(bus: Bus) -> Stored:
+    # The chunks first: what has chunks only was written before its record, or that one is listed too.
+    chunks = await subjects_in(bus, s.OBJECTS_STREAM, f"{_CHUNKS}*")
+    there = {subject.removeprefix(_CHUNKS) for subject in chunks}
+    copies, known = [], set()
+    async for record in bus.read(s.OBJECTS_STREAM, _METAS):
+        info = stored_info(record.data)
+        if info is None:
+            continue
+        known.add(info.nuid)
+        if _NAME.fullmatch(info.name):  # others are not Fairlead's
+            parts = object_chunks(info.nuid)
+            row = (s.OBJECTS_STREAM, record.subject, record.seq, parts, record.stored_s)
+            copies.append(Copy(info.name, BUCKET, info.size, *row))
+    lost = [[object_chunks(nuid)] for nuid in sorted(there - known)]
+    return Stored(copies, [await _remnant(bus, s.OBJECTS_STREAM, subjects) for subjects in lost])
+
+
+async def _outputs(bus: Bus) -> Stored:
+    uploads: defaultdict[str, list[str]] = defaultdict(list)
+    manifests = []
+    for subject in await subjects_in(bus, s.OUTPUTS, ">"):
+        if s.is_manifest(subject):
+            manifests.append(subject)
+        else:
+            uploads[f"{subject.rpartition('.')[0]}.*"].append(subject)
+    copies, known = [], set()
+    for record in await _records(bus, manifests):
+        found = stored_output(record)
+        if found is None:
+            continue
+        known.add(found.parts)
+        row = (s.OUTPUTS, record.subject, record.seq, found.parts, record.stored_s)
+        copies.append(Copy(found.name, found.host, found.size, *row))
+    lost = [uploads[parts] for parts in sorted(uploads.keys() - known)]
+    return Stored(copies, [await _remnant(bus, s.OUTPUTS, subjects) for subjects in lost])
+
+
+async def _records(bus: Bus, subjects: list[str]) -> list[Record]:
+    found: list[Record] = []
+    for at in range(0, len(subjects), _AT_ONCE):
+        wanted = subjects[at : at + _AT_ONCE]
+        some = await bus.last_of(s.OUTPUTS, wanted)
+        if len(some) < len(wanted):
+            lacking = len(wanted) - len(some)
+            raise BusUnavailableError(f"{lacking} manifests of {s.OUTPUTS} could not be read: try again")
+        found += some
+    return found
+
+
+async def _remnant(bus: Bus, stream: str, subjects: list[str]) -> Remnant:
+    size, stored_s = 0, 0.0
+    for subject in subjects:
+        async for record in bus.read(stream, subject, batch=32):
+            size += len(record.data)
+            stored_s = max(stored_s, record.stored_s)
+    return Remnant(stream, subjects, size, stored_s)
+
+
+async def subjects_in(bus: Bus, stream: str, pattern: str) -> list[str]:
+    """All subjects of a stream that hold something."""
+    found: list[str] = []
+    while True:
+        info = await bus.api(f"STREAM.INFO.{stream}", {"subjects_filter": pattern, "offset": len(found)})
+        state = info.get("state")
+        some = state.get("subjects") if isinstance(state, dict) else None
+        found += some if isinstance(some, dict) else {}
+        if not some or len(found) >= int(str(info.get("total") or 0)):
+            return found

@@ -1,0 +1,274 @@
+"""What nothing names goes once it is old; what anything names stays, whatever happens meanwhile."""
+
+import asyncio
+import hashlib
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead_common.bus import Bus, objects
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.objects import Objects
+from fairlead_common.errors import BusUnavailableError, NotFoundError
+from fairlead_common.installation.errors import CommandError
+from fairlead_common.installation.home import Home
+from fairlead_common.protocol import subjects as s
+from fairlead_node.backup.archive import Writer
+from fairlead_node.backup.create import take_backup
+from fairlead_node.storage import hold, prune
+from fairlead_node.storage.hold import backing_up, pruning
+from fairlead_node.storage.prune import SHORTEST_S, Pruned, prune_objects
+from fairlead_node.storage.references import References, Tell
+from fairlead_node.storage.stored import list_stored
+from fairlead_node.storage.streams import StreamFigures, streams_of
+from fairlead_tools.calls import outputs
+from fairlead_tools.calls.outputs import Outputs
+
+DAY_S = 86_400.0
+LATER_S = 10 * DAY_S
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """No one looks."""
+
+
+async def run(bus: Bus, *, dry_run: bool = False, ahead_s: float = LATER_S) -> Pruned:
+    """As if everything that is stored now had been stored `ahead_s` ago."""
+    as_of_s = time.time() + ahead_s
+    return await prune_objects(bus, SHORTEST_S, dry_run=dry_run, tell=silent, as_of_s=as_of_s)
+
+
+async def there(bus: Bus, name: str) -> bool:
+    try:
+        await Objects(bus).get(name)
+    except NotFoundError:
+        return False
+    return True
+
+
+async def subjects_left(bus: Bus) -> list[str]:
+    return [record.subject for stream in s.LARGE async for record in bus.read(stream, ">")]
+
+
+async def test_what_anything_stored_names_stays_and_the_rest_goes_once_it_is_old(bus: Bus) -> None:
+    store = Objects(bus)
+    kept: dict[str, str] = {}
+    for where in ("mail", "header", "content", "parts", "key", "among digits", "timer"):
+        kept[where] = await store.put(f"an object that is named in: {where}".encode())
+    unnamed = await store.put(b"nothing names this" * 60_000)
+    await bus.create(s.SESSIONS, s.mail("a", "prompt", "k"), b'{"object":"%s"}' % kept["mail"].encode())
+    # A payload that is too large for a message names it, across the boundary of two chunks.
+    large = b"x" * (objects.CHUNK_BYTES * 5 - 30) + kept["content"].encode() + b"x" * 1000
+    data, headers = await store.pack(large)
+    kept["packed"] = headers[s.H_OBJECT]
+    await bus.create(s.SESSIONS, s.mail("a", "prompt", "l"), data, headers)
+    digest = kept["header"]
+    await bus.create(s.SESSIONS, s.mail("a", "prompt", "m"), b"{}", {"Fairlead-Of-Later": f"v={digest};"})
+    cut = kept["parts"].encode()
+    await bus.create(s.TOOLS, s.tool_part("h", "c1", "tag", 0), b'{"a":"' + cut[:20])
+    await bus.create(s.TOOLS, s.tool_part("h", "c2", "tag", 0), b"of another request")
+    await bus.create(s.TOOLS, s.tool_part("h", "c1", "tag", 1), cut[20:] + b'"}')
+    await Bucket(bus, s.BUCKET_CONFIG).put("document", kept["key"].encode())
+    await bus.create(s.SESSIONS, s.mail("a", "prompt", "n"), b"0123" + kept["among digits"].encode() + b"ff")
+    await bus.publish("fairlead.timer.a.x.due", kept["timer"].encode())
+
+    for few_s in (0.0, DAY_S):
+        young = await run(bus, ahead_s=few_s)
+        assert (young.objects.count, young.young.count) == (0, 1)
+    tried = await run(bus, dry_run=True)
+    assert await there(bus, unnamed)
+    done = await run(bus)
+    assert msgspec.structs.replace(tried, dry_run=False) == done
+    assert (done.objects.count, done.objects.bytes) == (1, 18 * 60_000)
+    assert done.named.count == len(kept)
+    assert not await there(bus, unnamed)
+    assert not [subject for subject in await subjects_left(bus) if unnamed in subject]
+    assert {where: await there(bus, name) for where, name in kept.items()} == dict.fromkeys(kept, True)
+    assert (await run(bus)).objects.count == 0
+    assert (await list_stored(bus)).remnants == []
+
+
+async def test_what_only_a_removed_object_named_goes_too(bus: Bus) -> None:
+    inner = await Objects(bus).put(b"inner")
+    await Objects(bus).put(b"x" * 600_000 + inner.encode())
+    assert (await run(bus)).objects.count == 2
+    assert await subjects_left(bus) == []
+
+
+async def test_objects_of_other_programs_in_the_bucket_are_left_alone(bus: Bus) -> None:
+    for subject, data in (
+        ("$O.objects.C.N1", b"theirs"),
+        ("$O.objects.M.cmVwb3J0LnBkZg==", b'{"name":"report.pdf","nuid":"N1","size":6}'),
+    ):
+        await bus.publish(subject, data)
+    assert await run(bus) == Pruned(dry_run=False, older_than_s=SHORTEST_S)
+    assert len(await subjects_left(bus)) == 2
+
+
+async def test_outputs_of_this_version_and_of_earlier_ones_go_and_stay(bus: Bus) -> None:
+    stay, go = b"stays" * 200_000, b"goes" * 200_000
+    store = Outputs(bus, "h")
+    names = {await store.put(stay): True, await store.put(go): False}
+    for data, wanted in ((b"old stays" * 9, True), (b"old goes" * 9, False)):
+        name = hashlib.sha256(data).hexdigest()
+        await bus.create(s.OUTPUTS, f"fairlead.output.h.{name}.1", data)
+        info = b'{"size":%d,"parts":1}' % len(data)
+        await bus.create(s.OUTPUTS, f"fairlead.output.h.{name}.0", info)
+        names[name] = wanted
+    for name, wanted in names.items():
+        if wanted:
+            await bus.create(s.SESSIONS, s.mail("a", "prompt", name[:8]), name.encode())
+    report = await run(bus)
+    assert (report.outputs.count, report.outputs.bytes, report.named.count) == (2, 800_072, 2)
+    assert {name: await there(bus, name) for name in names} == names
+
+
+async def test_older_copies_of_what_a_host_stored_again_go(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"the same each night" * 40_000
+    copies = [await Outputs(bus, "h").put(data), await Outputs(bus, "other").put(data)]
+    for days in (3, 6):
+        monkeypatch.setattr(outputs, "now_s", lambda days=days: time.time() + days * DAY_S)
+        copies.append(await Outputs(bus, "h").put(data))
+    await bus.create(s.SESSIONS, s.mail("a", "prompt", "k"), copies[0].encode())
+    report = await run(bus)
+    assert (report.outputs.count, report.named.count) == (2, 2)
+    left = (await list_stored(bus)).copies
+    assert sorted(copy.host for copy in left) == ["h", "other"]
+    assert await there(bus, copies[0])
+
+
+async def test_what_is_stored_again_and_named_during_a_removal_stays(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The moment that matters: everything was searched, and nothing is removed yet."""
+    data = b"wanted again" * 60_000
+    stores = (Objects(bus), Outputs(bus, "h"))
+    for store in stores:
+        await store.put(data)
+    name = hashlib.sha256(data).hexdigest()
+    later = time.time() + LATER_S
+    for module in (objects, outputs):
+        monkeypatch.setattr(module, "now_s", lambda: later)
+    removed: list[str] = []
+    purge = bus.purge
+
+    async def first_somebody_stores(stream: str, subject: str, *, before: int | None = None) -> int:
+        if not removed:
+            for store in stores:
+                assert await store.put(data) == name
+            await bus.create(s.SESSIONS, s.mail("a", "prompt", "k"), name.encode())
+        removed.append(subject)
+        return await purge(stream, subject, before=before)
+
+    monkeypatch.setattr(bus, "purge", first_somebody_stores)
+    report = await run(bus)
+    assert (report.objects.count, report.outputs.count) == (1, 1)
+    copies = (await list_stored(bus)).copies
+    assert sorted(copy.host for copy in copies) == ["", "h"]
+    assert await there(bus, name)
+
+
+async def test_a_name_that_moves_to_a_stream_that_was_searched_already_is_found(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = await Objects(bus).put(b"on the move")
+    await bus.create(s.DEAD, s.dead("sessions"), name.encode())
+    look = References.read
+    searched: list[str] = []
+
+    async def moving(self: References, stream: str, total_bytes: int, tell: Tell) -> None:
+        if stream == s.DEAD and stream not in searched:
+            await bus.create(s.SESSIONS, s.mail("a", "prompt", "k"), name.encode())
+            await bus.purge(s.DEAD, s.dead("sessions"))
+        await look(self, stream, total_bytes, tell)
+        searched.append(stream)
+
+    async def dead_letters_last(each: Bus) -> list[StreamFigures]:
+        return sorted(await streams_of(each), key=lambda stream: stream.name == s.DEAD)
+
+    monkeypatch.setattr(References, "read", moving)
+    monkeypatch.setattr(prune, "streams_of", dead_letters_last)
+    await run(bus)
+    assert searched.index(s.SESSIONS) < searched.index(s.DEAD)
+    assert await there(bus, name)
+
+
+async def test_what_a_killed_removal_left_goes_the_next_time(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [await Objects(bus).put(b"a" * 300_000), await Outputs(bus, "h").put(b"b" * 900_000)]
+    purge = bus.purge
+
+    async def killed(stream: str, subject: str, *, before: int | None = None) -> int:
+        if subject.startswith("$O.objects.C.") or subject.endswith(".*"):
+            raise BusUnavailableError("killed")
+        return await purge(stream, subject, before=before)
+
+    monkeypatch.setattr(bus, "purge", killed)
+    for _ in names:
+        with pytest.raises(BusUnavailableError, match="killed"):
+            await run(bus)
+    monkeypatch.setattr(bus, "purge", purge)
+    assert not await there(bus, names[0])
+    assert not await there(bus, names[1])
+    assert len((await list_stored(bus)).remnants) == 2
+    young = await run(bus, ahead_s=DAY_S)
+    assert young.remnants.count == 0
+    report = await run(bus)
+    assert (report.remnants.count, report.remnants.bytes) == (2, 1_200_000)
+    assert await subjects_left(bus) == []
+
+
+async def test_an_upload_that_was_cut_off_is_no_object_and_goes_once_it_is_old(bus: Bus) -> None:
+    await bus.publish(s.output_part("h", "upload", 1), b"half")
+    await bus.publish("$O.objects.C.half", b"half")
+    assert (await run(bus, ahead_s=0)).remnants.count == 0
+    assert (await run(bus)).remnants.count == 2
+    assert await subjects_left(bus) == []
+
+
+async def test_a_backup_and_a_removal_exclude_each_other(bus: Bus, tmp_path: Path) -> None:
+    async with backing_up(bus):
+        with pytest.raises(CommandError, match="a backup is being made"):
+            await run(bus)
+        async with backing_up(bus):  # two backups do no harm
+            pass
+    with Writer(tmp_path / "a.tar") as writer:
+        async with pruning(bus):
+            with pytest.raises(CommandError, match="by another program"):
+                await run(bus)
+            home = Home(tmp_path / "home")
+            backup = asyncio.create_task(take_backup(bus, writer, home, lambda *_: None))
+            done, _ = await asyncio.wait([backup], timeout=1.5)
+            assert not done, "it waits"
+        assert (await asyncio.wait_for(backup, 30)).streams
+    await run(bus)
+
+
+async def test_a_killed_program_holds_the_store_no_longer_than_its_lease(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hold, "TTL_S", 1.0)
+    killed = backing_up(bus)
+    await killed.__aenter__()
+    for task in asyncio.all_tasks():
+        if "_renew" in repr(task):
+            task.cancel()
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await run(bus)
+                break
+            except CommandError:
+                await asyncio.sleep(0.1)
+    with pytest.raises(BusUnavailableError, match="could not be renewed"):
+        await _after_silence(bus, monkeypatch)
+
+
+async def _after_silence(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A removal that NATS has not heard of for long ends by itself."""
+    await Objects(bus).put(b"old")
+    monkeypatch.setattr(hold, "_SURE_S", -1.0)
+    await run(bus)
