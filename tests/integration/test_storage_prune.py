@@ -7,11 +7,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
+from fairlead.commands.storage import storage
 from fairlead_common.bus import Bus, objects
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.objects import Objects
-from fairlead_common.errors import BusUnavailableError, NotFoundError
+from fairlead_common.config import parse_config
+from fairlead_common.errors import BusUnavailableError, InvalidInputError, NotFoundError
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.home import Home
 from fairlead_common.protocol import subjects as s
@@ -19,8 +22,9 @@ from fairlead_node.backup.archive import Writer
 from fairlead_node.backup.create import take_backup
 from fairlead_node.storage import hold, prune
 from fairlead_node.storage.hold import backing_up, pruning
-from fairlead_node.storage.prune import SHORTEST_S, Pruned, prune_objects
+from fairlead_node.storage.prune import SHORTEST_S, PrunedObjects, prune_objects
 from fairlead_node.storage.references import References, Tell
+from fairlead_node.storage.scheduled import prune_if_due
 from fairlead_node.storage.stored import list_stored
 from fairlead_node.storage.streams import StreamFigures, streams_of
 from fairlead_tools.calls import outputs
@@ -34,7 +38,7 @@ def silent(what: str, done: int, total: int) -> None:
     """No one looks."""
 
 
-async def run(bus: Bus, *, dry_run: bool = False, ahead_s: float = LATER_S) -> Pruned:
+async def run(bus: Bus, *, dry_run: bool = False, ahead_s: float = LATER_S) -> PrunedObjects:
     """As if everything that is stored now had been stored `ahead_s` ago."""
     as_of_s = time.time() + ahead_s
     return await prune_objects(bus, SHORTEST_S, dry_run=dry_run, tell=silent, as_of_s=as_of_s)
@@ -103,7 +107,7 @@ async def test_objects_of_other_programs_in_the_bucket_are_left_alone(bus: Bus) 
         ("$O.objects.M.cmVwb3J0LnBkZg==", b'{"name":"report.pdf","nuid":"N1","size":6}'),
     ):
         await bus.publish(subject, data)
-    assert await run(bus) == Pruned(dry_run=False, older_than_s=SHORTEST_S)
+    assert await run(bus) == PrunedObjects(dry_run=False, older_than_s=SHORTEST_S)
     assert len(await subjects_left(bus)) == 2
 
 
@@ -245,6 +249,33 @@ async def test_a_backup_and_a_removal_exclude_each_other(bus: Bus, tmp_path: Pat
             assert not done, "it waits"
         assert (await asyncio.wait_for(backup, 30)).streams
     await run(bus)
+
+
+async def test_it_is_done_once_a_day_if_the_configuration_says_so(bus: Bus) -> None:
+    told: list[str] = []
+    await Objects(bus).put(b"old" * 1000)
+    now_s = time.time() + 40 * DAY_S
+    assert await prune_if_due(bus, told.append, now_s) is None
+    settings = b'{"storage":{"prune_after_days":41}}'
+    await Bucket(bus, s.BUCKET_CONFIG).put("document", settings)
+    looked = await prune_if_due(bus, told.append, now_s)
+    assert looked is not None
+    assert (looked.objects.count, looked.young.count) == (0, 1)
+    assert await prune_if_due(bus, told.append, now_s + DAY_S - 60) is None
+    assert told == []
+    removed = await prune_if_due(bus, told.append, now_s + 2 * DAY_S)
+    assert removed is not None
+    assert removed.objects.count == 1
+    assert told == ["stored objects that nothing names were removed: 1, 3000 bytes"]
+
+
+def test_times_that_are_too_short_are_refused_by_name_and_value() -> None:
+    text = r"storage\.prune_after_days: must be 0 \(never\) or at least 2, got 1"
+    with pytest.raises(InvalidInputError, match=text):
+        parse_config({"storage": {"prune_after_days": 1}}, {})
+    refused = CliRunner().invoke(storage, ["prune", "--older-than", "47h"])
+    assert refused.exit_code == 2
+    assert "--older-than: must be at least 2d, got '47h'" in " ".join(refused.output.split())
 
 
 async def test_a_killed_program_holds_the_store_no_longer_than_its_lease(

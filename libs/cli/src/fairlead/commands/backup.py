@@ -37,10 +37,12 @@ _LOOK_EVERY_S = 300.0
 )
 @click.option("--trial", is_flag=True, help="With --verify: also restore it into a temporary server.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, without progress.")
-@click.option("--if-due", is_flag=True, help="Only if the setting `backup.schedule` asks for one now.")
 @click.option(
-    "--watch", is_flag=True, help="Make backups by the setting `backup.schedule` until it is stopped."
+    "--if-due",
+    is_flag=True,
+    help="Only if the setting `backup.schedule` asks for one now; and prune by `storage.prune_after_days`.",
 )
+@click.option("--watch", is_flag=True, help="Do what --if-due does, every five minutes until it is stopped.")
 def backup(
     to: Path | None,
     folder: Path | None,
@@ -93,24 +95,26 @@ def backup(
 
 
 def _scheduled(home: Home, to: Path | None, url: str | None, *, watch: bool) -> None:
-    """Make the backup that is due, if any; or look for one again and again."""
+    """Make the backup that is due, and remove what nothing names if that is due; or look again and again."""
     from fairlead_common.errors import FairleadError
     from fairlead_common.installation.nats_access import connection
     from fairlead_node.backup.locations import source
     from fairlead_node.backup.scheduled import ScheduledBackups
+    from fairlead_node.storage.scheduled import prune_if_due
 
     async def look() -> None:
         with source(home, url) as access:
             async with connection(access) as bus:
                 await ScheduledBackups(bus, home, to or home.path / "backups", click.echo).look()
+                await prune_if_due(bus, click.echo)
 
     while True:
         try:
             asyncio.run(look())
         except FairleadError as error:
             if not watch:
-                raise CommandError(f"no backup was made: {error}", UNREACHABLE) from error
-            click.echo(f"no backup was made: {error}", err=True)
+                raise CommandError(f"not looked to the end: {error}", UNREACHABLE) from error
+            click.echo(f"not looked to the end: {error}", err=True)
         except CommandError as error:
             if not watch:
                 raise

@@ -14,7 +14,7 @@ from fairlead_common.installation.home import home_from_environment
 
 if TYPE_CHECKING:
     from fairlead_common.bus import Bus
-    from fairlead_node.storage.prune import Counted, Pruned
+    from fairlead_node.storage.prune import Counted, PrunedObjects
 
 _NATS = click.option(
     "--nats",
@@ -81,7 +81,7 @@ def prune(older_than: str, dry_run: bool, nats_url: str | None, as_json: bool) -
         raise click.BadParameter(f"must be at least 2d, got {older_than!r}", param_hint="--older-than")
     progress = Progress(quiet=as_json)
 
-    async def run(bus: "Bus") -> "Pruned":
+    async def run(bus: "Bus") -> "PrunedObjects":
         try:
             return await prune_objects(bus, age_s, dry_run=dry_run, tell=progress.tell)
         finally:
@@ -95,7 +95,7 @@ def prune(older_than: str, dry_run: bool, nats_url: str | None, as_json: bool) -
         click.echo(line)
 
 
-def _told(report: "Pruned", older_than: str) -> list[str]:
+def _told(report: "PrunedObjects", older_than: str) -> list[str]:
     removed = [
         _counted(report.objects, "object", "attachments, large messages"),
         _counted(report.outputs, "output of tools", "long outputs, pictures", "outputs of tools"),

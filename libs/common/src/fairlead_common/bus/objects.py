@@ -194,7 +194,7 @@ class Objects:
         """Of each host the newest first. One may write as many as it likes."""
         found: defaultdict[str, deque[Record]] = defaultdict(lambda: deque(maxlen=_READ_MANIFESTS))
         async for record in self._bus.read(subjects.OUTPUTS, f"fairlead.output.*.{name}.*", batch=64):
-            if subjects.is_manifest(record.subject):
+            if is_manifest(record.subject):
                 found[record.subject.split(".")[2]].appendleft(record)
         return [record for records in found.values() for record in records]
 
@@ -202,12 +202,18 @@ class Objects:
         """The records of a subject, one after the other, up to `size` bytes."""
         parts, left = [], size
         async for record in self._bus.read(stream, subject, batch=64):
-            if stream == _STREAM or not subjects.is_manifest(record.subject):
+            if stream == _STREAM or not is_manifest(record.subject):
                 parts.append(record.data)
                 left -= len(record.data)
             if left <= 0:
                 break
         return b"".join(parts)[:size]
+
+
+def is_manifest(subject: str) -> bool:
+    """Whether this is the subject of a manifest. Earlier versions wrote it as part 0, beside the others."""
+    last = subject.rpartition(".")[2]
+    return last == "0" or last.startswith("at-")
 
 
 class StoredOutput(NamedTuple):

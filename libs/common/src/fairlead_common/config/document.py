@@ -29,6 +29,7 @@ from fairlead_common.config.part import ConfigPart, Extensions, Positive
 from fairlead_common.config.policy import PolicyConfig, check_layer, check_policy
 from fairlead_common.config.sandboxes import SandboxesConfig, check_kind, check_names
 from fairlead_common.config.sessions import SessionsConfig
+from fairlead_common.config.storage import StorageConfig
 from fairlead_common.config.tailscale import TailscaleConfig
 from fairlead_common.config.tool_sets import check_tool_sets, with_sets
 from fairlead_common.config.web import WebConfig
@@ -115,6 +116,7 @@ class Config(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hooks: Hooked = {}
     sessions: SessionsConfig = SessionsConfig()
     backup: BackupConfig = BackupConfig()
+    storage: StorageConfig = StorageConfig()
 
     def retention_days(self, agent: str, *, archived: bool) -> float:
         """Days without a change after which a session of this agent is deleted; 0: never."""

@@ -269,12 +269,6 @@ def output_manifest(host: str, name: str, period: int) -> str:
     return f"fairlead.output.{check_id(host, 'host')}.{check_id(name, 'object')}.at-{period}"
 
 
-def is_manifest(subject: str) -> bool:
-    """Whether this is the subject of a manifest. Earlier versions wrote it as part 0, beside the others."""
-    last = subject.rpartition(".")[2]
-    return last == "0" or last.startswith("at-")
-
-
 def tool_requests(host: str) -> str:
     """Filter over all calls for one host."""
     return f"fairlead.tool.{check_id(host, 'host')}.*.request"

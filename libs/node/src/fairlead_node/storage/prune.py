@@ -18,7 +18,7 @@ from fairlead_common.errors import BusUnavailableError
 from fairlead_common.protocol import subjects as s
 from fairlead_node.storage.hold import Hold, pruning
 from fairlead_node.storage.references import References, Tell
-from fairlead_node.storage.stored import Copy, Remnant, Stored, list_stored
+from fairlead_node.storage.stored import Remnant, StoredCopy, StoredObjects, list_stored
 from fairlead_node.storage.streams import streams_of
 
 SHORTEST_S: Final = 2 * REUSED_S
@@ -38,7 +38,7 @@ class Counted(msgspec.Struct):
         self.bytes += size
 
 
-class Pruned(msgspec.Struct, kw_only=True):
+class PrunedObjects(msgspec.Struct, kw_only=True):
     """What was done, or with `dry_run` would be.
 
     Fields:
@@ -58,7 +58,7 @@ class Pruned(msgspec.Struct, kw_only=True):
 
 async def prune_objects(
     bus: Bus, older_than_s: float, *, dry_run: bool, tell: Tell, as_of_s: float | None = None
-) -> Pruned:
+) -> PrunedObjects:
     """Remove what nothing names and is older.
 
     Args:
@@ -73,7 +73,7 @@ async def prune_objects(
         limit_s = (await _now_s(bus) if as_of_s is None else as_of_s) - older_than_s
         stored = await list_stored(bus)
         found = await _references(bus, stored, tell)
-        report = Pruned(dry_run=dry_run, older_than_s=older_than_s)
+        report = PrunedObjects(dry_run=dry_run, older_than_s=older_than_s)
         superseded = _superseded(stored.copies)
         for copy in stored.copies:
             if copy.name in found and copy not in superseded:
@@ -92,7 +92,7 @@ async def prune_objects(
         return report
 
 
-async def _references(bus: Bus, stored: Stored, tell: Tell) -> set[str]:
+async def _references(bus: Bus, stored: StoredObjects, tell: Tell) -> set[str]:
     """The names that something stored has, or that the content of a named object has."""
     references = References(bus, {copy.name for copy in stored.copies})
     streams = [each for each in await streams_of(bus) if each.name not in _NOT_READ]
@@ -113,9 +113,9 @@ async def _references(bus: Bus, stored: Stored, tell: Tell) -> set[str]:
     return references.found
 
 
-def _superseded(copies: list[Copy]) -> set[Copy]:
+def _superseded(copies: list[StoredCopy]) -> set[StoredCopy]:
     """Copies of a host of which it has stored a newer one."""
-    newest: dict[tuple[str, str], Copy] = {}
+    newest: dict[tuple[str, str], StoredCopy] = {}
     for copy in copies:
         before = newest.get((copy.host, copy.name))
         if before is None or copy.seq > before.seq:
@@ -123,7 +123,7 @@ def _superseded(copies: list[Copy]) -> set[Copy]:
     return set(copies) - set(newest.values())
 
 
-async def _remove(bus: Bus, copy: Copy, hold: Hold) -> None:
+async def _remove(bus: Bus, copy: StoredCopy, hold: Hold) -> None:
     hold.check()
     # Not what was stored under this subject since.
     await bus.purge(copy.stream, copy.record, before=copy.seq + 1)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from typing import Final, NamedTuple
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.objects import object_chunks, stored_info, stored_output
+from fairlead_common.bus.objects import is_manifest, object_chunks, stored_info, stored_output
 from fairlead_common.errors import BusUnavailableError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.received import Record
@@ -17,7 +17,7 @@ _CHUNKS: Final = f"$O.{s.OBJECTS}.C."
 _METAS: Final = f"$O.{s.OBJECTS}.M.>"
 
 
-class Copy(NamedTuple):
+class StoredCopy(NamedTuple):
     """One copy of an object.
 
     Fields:
@@ -51,24 +51,24 @@ class Remnant(NamedTuple):
     stored_s: float
 
 
-class Stored(NamedTuple):
+class StoredObjects(NamedTuple):
     """Everything that is there."""
 
-    copies: list[Copy]
+    copies: list[StoredCopy]
     remnants: list[Remnant]
 
 
-async def list_stored(bus: Bus) -> Stored:
+async def list_stored(bus: Bus) -> StoredObjects:
     """What the two streams hold now.
 
     Raises:
         BusUnavailableError: NATS does not answer, or a replica lacks what another has.
     """
     bucket, outputs = await _bucket(bus), await _outputs(bus)
-    return Stored(bucket.copies + outputs.copies, bucket.remnants + outputs.remnants)
+    return StoredObjects(bucket.copies + outputs.copies, bucket.remnants + outputs.remnants)
 
 
-async def _bucket(bus: Bus) -> Stored:
+async def _bucket(bus: Bus) -> StoredObjects:
     # The chunks first: what has chunks only was written before its record, or that one is listed too.
     chunks = await subjects_in(bus, s.OBJECTS_STREAM, f"{_CHUNKS}*")
     there = {subject.removeprefix(_CHUNKS) for subject in chunks}
@@ -81,16 +81,16 @@ async def _bucket(bus: Bus) -> Stored:
         if _NAME.fullmatch(info.name):  # others are not Fairlead's
             parts = object_chunks(info.nuid)
             row = (s.OBJECTS_STREAM, record.subject, record.seq, parts, record.stored_s)
-            copies.append(Copy(info.name, BUCKET, info.size, *row))
+            copies.append(StoredCopy(info.name, BUCKET, info.size, *row))
     lost = [[object_chunks(nuid)] for nuid in sorted(there - known)]
-    return Stored(copies, [await _remnant(bus, s.OBJECTS_STREAM, subjects) for subjects in lost])
+    return StoredObjects(copies, [await _remnant(bus, s.OBJECTS_STREAM, subjects) for subjects in lost])
 
 
-async def _outputs(bus: Bus) -> Stored:
+async def _outputs(bus: Bus) -> StoredObjects:
     uploads: defaultdict[str, list[str]] = defaultdict(list)
     manifests = []
     for subject in await subjects_in(bus, s.OUTPUTS, ">"):
-        if s.is_manifest(subject):
+        if is_manifest(subject):
             manifests.append(subject)
         else:
             uploads[f"{subject.rpartition('.')[0]}.*"].append(subject)
@@ -101,9 +101,9 @@ async def _outputs(bus: Bus) -> Stored:
             continue
         known.add(found.parts)
         row = (s.OUTPUTS, record.subject, record.seq, found.parts, record.stored_s)
-        copies.append(Copy(found.name, found.host, found.size, *row))
+        copies.append(StoredCopy(found.name, found.host, found.size, *row))
     lost = [uploads[parts] for parts in sorted(uploads.keys() - known)]
-    return Stored(copies, [await _remnant(bus, s.OUTPUTS, subjects) for subjects in lost])
+    return StoredObjects(copies, [await _remnant(bus, s.OUTPUTS, subjects) for subjects in lost])
 
 
 async def _records(bus: Bus, subjects: list[str]) -> list[Record]:
