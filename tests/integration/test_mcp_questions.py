@@ -144,6 +144,35 @@ async def test_secrets_and_addresses_inside_are_not_asked_for(host: Host, progra
     assert text_of(await host.result(call)) == "accept"
 
 
+@pytest.mark.parametrize("era", ["new", "old"])
+async def test_pages_that_a_server_wants_opened_first_are_shown_and_the_call_is_repeated_once(
+    host: Host, program: Program, era: str
+) -> None:
+    env = {"JOURNAL": str(program.journal), **({"OLD": "1"} if era == "old" else {})}
+    put(host, shop=stdio(program, env=env))
+    await host.started()
+    await until_offered(host, "mcp__shop__sign_in_first")
+    pages = ["https://one.example.org/in", "https://two.example.org/in"]
+    refusal = "The MCP server shop refused: This needs an authorization."
+    for urls in ([], ["http://10.0.0.1/"], ["https://example.org/"] * 200):
+        outcome = await host.result(await begin(host, "sign_in_first", urls=urls))
+        assert text_of(outcome) == refusal
+    declined = await begin(host, "sign_in_first", urls=[*pages, "https://three.example.org/"])
+    asked, shown = await question(host)
+    assert (shown.url, shown.question, shown.server) == (pages[0], "Sign in at shop 0.", "shop")
+    await answer(host, asked, "decline")
+    assert text_of(await host.result(declined)) == refusal
+    before = did(program, "sign_in_first")
+    call = await begin(host, "sign_in_first", urls=pages, timeout_s=2)
+    for number, url in enumerate(pages, 2):
+        asked, shown = await question(host, number)
+        assert shown.url == url
+        await asyncio.sleep(1.5)  # the time of the call stands still
+        await answer(host, asked, "accept")
+    assert text_of(await host.result(call)) == "signed in"
+    assert did(program, "sign_in_first") == before + 2
+
+
 async def test_a_call_whose_executor_is_killed_while_it_asks_is_unknown_and_starts_once(
     host: Host, program: Program
 ) -> None:

@@ -220,6 +220,7 @@ ASKING_SERVER = """
 import asyncio, os, pathlib, sys
 from typing import Annotated, Literal
 from pydantic import BaseModel, Field
+from mcp import MCPError
 from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, ElicitationResult, MCPServer, Resolve
 
 journal = pathlib.Path(os.environ["JOURNAL"])
@@ -266,6 +267,21 @@ async def login(ctx: Context) -> str:
 @server.tool()
 async def visit(ctx: Context, url: str) -> str:
     return (await ctx.elicit_url("Sign in there.", url, "visit-1")).action
+
+visits = []
+
+@server.tool()
+async def sign_in_first(urls: list[str]) -> str:
+    # Refused until a person has opened the pages, as servers of 2025-11-25 do.
+    note("sign_in_first")
+    if urls in visits:
+        return "signed in"
+    visits.append(urls)
+    pages = [
+        {"mode": "url", "elicitationId": str(n), "url": url, "message": f"Sign in at shop {n}."}
+        for n, url in enumerate(urls)
+    ]
+    raise MCPError(-32042, "This needs an authorization.", {"elicitations": pages})
 
 @server.tool()
 async def plain() -> str:

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import mcp_types
 import msgspec
+import pydantic
+from mcp import MCPError
 from mcp.client.session import ClientRequestContext, ElicitationFnT
 
 from fairlead_common.errors import InvalidInputError
@@ -22,7 +24,13 @@ from fairlead_common.protocol.question_forms import (
     Value,
     filled_in,
 )
-from fairlead_common.protocol.questions import MAX_OPTIONS, Option, Question, problem_of
+from fairlead_common.protocol.questions import (
+    MAX_CALL_QUESTIONS,
+    MAX_OPTIONS,
+    Option,
+    Question,
+    problem_of,
+)
 from fairlead_tools.executor_tools.asking import CANCELLED
 from fairlead_tools.executor_tools.schemas import described
 from fairlead_tools.executor_tools.secret import HELD
@@ -30,6 +38,7 @@ from fairlead_tools.mcp_servers.server_questions import ServerQuestions
 
 MAX_NAME_CHARS: Final = 100
 MAX_SHOWN_CHARS: Final = 500
+OPEN_FIRST: Final = -32042  # the error of a server that wants pages opened before it does a call
 OPENED: Final = "Done"  # the choice of a person who opened the page
 
 _KINDS: Final[Mapping[object, FieldKind]] = {
@@ -78,6 +87,29 @@ def asking(questions: ServerQuestions) -> ElicitationFnT:
         return mcp_types.ElicitResult(action="accept", content=values)
 
     return elicit
+
+
+async def opened(questions: ServerQuestions | None, error: MCPError) -> bool:
+    """Whether a person has opened what a server of 2025 wants opened before it does the call.
+
+    It refuses the call with the addresses, has done nothing, and is asked once more.
+    """
+    if questions is None or error.code != OPEN_FIRST:
+        return False
+    pages = error.data.get("elicitations") if isinstance(error.data, Mapping) else None
+    if not isinstance(pages, list) or not 0 < len(pages) <= MAX_CALL_QUESTIONS:
+        return False
+    try:
+        asked = [mcp_types.ElicitRequestURLParams.model_validate(page) for page in pages]
+        found = [question_of(questions.name, each) for each in asked]
+    except (pydantic.ValidationError, RefusedQuestionError) as problem:
+        questions.refuse(str(problem)[:MAX_SHOWN_CHARS])
+        return False
+    call = questions.asking()
+    for question in found:
+        if call is None or (await call.ask(question)).action != "accept":
+            return False
+    return True
 
 
 def question_of(server: str, params: mcp_types.ElicitRequestParams) -> Question:

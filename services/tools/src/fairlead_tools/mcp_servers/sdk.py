@@ -31,7 +31,7 @@ from fairlead_common.protocol.questions import MAX_CALL_QUESTIONS
 from fairlead_common.service.process import VERSION
 from fairlead_tools.executor_tools.call_clock import call_clock
 from fairlead_tools.mcp_servers.catalogue import Listed
-from fairlead_tools.mcp_servers.elicitation import asking
+from fairlead_tools.mcp_servers.elicitation import asking, opened
 from fairlead_tools.mcp_servers.oauth import stored_login as stored_login
 from fairlead_tools.mcp_servers.reporting_transport import LOST, NOT_STARTED, ReportingTransport
 from fairlead_tools.mcp_servers.resources import tools_for_resources, use
@@ -80,8 +80,9 @@ class _OfServer(NamedTuple):
 class McpSession:
     """An open connection to a server. `news` is set when it closed, or when its tools may have changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, questions: ServerQuestions | None = None) -> None:
         self._client: Client | None = None
+        self._questions = questions
         self.news = asyncio.Event()
         self.closed = False
         self.odd: dict[str, str] = {}  # tools of the last listing that cannot be read, and why
@@ -191,15 +192,22 @@ class McpSession:
 
         if self.closed:
             return McpCallResult("unsent", "its connection is closed")
+
+        async def once() -> mcp_types.CallToolResult:
+            if kind:
+                return await use(self.client, kind, arguments)
+            return await self.client.call_tool(
+                tool, dict(arguments), progress_callback=on_progress, meta=_meta(call_id)
+            )
+
         try:
             async with call_clock().limit(timeout_s):
-                result = (
-                    await use(self.client, kind, arguments)
-                    if kind
-                    else await self.client.call_tool(
-                        tool, dict(arguments), progress_callback=on_progress, meta=_meta(call_id)
-                    )
-                )
+                try:
+                    result = await once()
+                except MCPError as error:
+                    if not await opened(self._questions, error):
+                        raise
+                    result = await once()
         except TimeoutError:
             return McpCallResult("late", f"no answer within {timeout_s:g} s")
         except MCPError as error:
@@ -284,7 +292,7 @@ async def open_session(
         login: what adds a token to requests to a server elsewhere.
         questions: takes what it asks people; None: it is told that it may ask nothing.
     """
-    session = McpSession()
+    session = McpSession(questions)
     transport = _http(server, headers, session, login) if server.url else _stdio(server, env, log, session)
 
     async def on_message(message: object) -> None:
