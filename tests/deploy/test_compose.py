@@ -96,6 +96,32 @@ def test_a_service_may_not_say_what_is_not_its_own(
     assert (violation in deployment.compose("logs", "--no-log-prefix", "nats")) == refused
 
 
+EXPORT = """
+import asyncio, http.server, os, threading, time
+came = []
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        came.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{server.server_address[1]}"
+from fairlead_common.service import telemetry
+telemetry.start_telemetry("test", "1")
+trace, now = f"00-{'a' * 32}-{'b' * 16}-01", time.time() * 1000
+telemetry.record_span(telemetry.EndedSpan("one", trace, "c" * 16, now, now))
+asyncio.run(telemetry.end_telemetry())
+print("came:", *came)
+"""
+
+
+@pytest.mark.parametrize("service", [name for name in SERVICES if name != "nats"])
+def test_images_export_traces_where_they_are_told_to(deployment: Deployment, service: str) -> None:
+    assert "came: /v1/traces" in deployment.run_in(service, "python", "-c", EXPORT)
+
+
 @pytest.mark.parametrize("words", [("run", "--rm", "-T", "cli"), ("exec", "-T", "gateway", "fairlead")])
 def test_doctor_says_what_is_wrong_with_a_deployment_and_nothing_of_its_own_container(
     deployment: Deployment, words: tuple[str, ...]

@@ -63,3 +63,12 @@ def test_profiles_of_the_manual_are_kept_in_the_settings() -> None:
     manual = (ROOT / "docs" / "operations" / "containers.md").read_text()
     for_one_command = re.findall(r"^ *COMPOSE_PROFILES=\S+ docker compose up.*$", manual, re.MULTILINE)
     assert for_one_command == [], "the next upgrade would leave these containers behind"
+
+
+def test_services_are_told_where_traces_go_and_nothing_by_default(tmp_path: Path) -> None:
+    address = "http://collector:4318"
+    plain, traced = config(tmp_path), config(tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT=address)
+    for name in ("gateway", "agent", "tools", "boxes", "scheduler", "webui"):
+        assert plain[name]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"] == ""
+        assert traced[name]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"] == address
+        assert traced[name]["environment"]["OTEL_TRACES_EXPORTER"] == "otlp"
