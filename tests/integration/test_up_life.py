@@ -7,6 +7,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,23 @@ def test_what_a_killed_supervisor_left_is_replaced(tmp_path: Path) -> None:
         assert up.stop() == 0
     finally:
         up.__exit__()
+
+
+def test_a_request_that_a_stopping_gateway_cannot_answer_is_told_to_try_again(tmp_path: Path) -> None:
+    with FairleadUp(tmp_path / "home") as up, ThreadPoolExecutor(1) as pool:
+        session = up.session()
+        pids = up.pids()
+        os.kill(pids["nats"], signal.SIGSTOP)
+        try:
+            waiting = pool.submit(up.call, "GET", f"/api/sessions/{session}")
+            time.sleep(0.5)
+            assert not waiting.done()
+            os.kill(pids["gateway"], signal.SIGTERM)
+            status, answer = waiting.result(timeout=15)
+        finally:
+            os.kill(pids["nats"], signal.SIGCONT)
+        assert (status, answer["error"]["message"]) == (503, "the gateway stops; try again")
+        assert up.api("GET", f"/api/sessions/{session}")["id"] == session
 
 
 def test_a_process_that_would_not_die_with_its_supervisor_is_ended_by_the_next_start(tmp_path: Path) -> None:

@@ -153,11 +153,16 @@ class RequestGuard:
 
         try:
             if principal is None:
-                await self._app(scope, receive, headed)
+                await self._app(scope, receive, sending)
             elif not await self._running.run(principal, lambda: self._app(scope, receive, sending)):
                 await _cut_off(scope, receive, headed, begun=begun)
         except ClientDisconnect:
             return  # no one is left to be told
+        except asyncio.CancelledError:  # it waited for NATS, and the gateway stops
+            if not begun:
+                stopping = Problem(503, "the gateway stops; try again", headers={"Retry-After": "2"})
+                await stopping.response(path)(scope, receive, headed)
+            raise
         except Exception:
             log.exception("request_failed", method=asked.method, path=path)
 
