@@ -205,7 +205,7 @@ def test_a_picture_is_shown(up: FairleadUp, tab: Tab) -> None:
     line = call(tab, "read", {"path": "swatch.png"})
     line.click()
     picture = tab.log.get_by_role("img")
-    expect(picture).to_be_visible()
+    expect(picture).to_have_attribute("src", re.compile("^blob:"))  # before that it is being fetched
     assert picture.evaluate("async (image) => (await image.decode(), image.naturalWidth)") == 180
 
 
