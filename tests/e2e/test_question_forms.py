@@ -34,7 +34,7 @@ def up(tmp_path_factory: pytest.TempPathFactory, model: ModelProcess) -> Iterato
     }
     with FairleadUp(folder / "home", sets=["agents.main.mode=allow-all"], environ=environ) as running:
         assert running.cli("config", "set", "tools.mcp.shop", json.dumps(shop)).returncode == 0
-        eventually(lambda: "5 tools" in running.cli("mcp", "ls").stdout, "the server offers its tools")
+        eventually(lambda: "6 tools" in running.cli("mcp", "ls").stdout, "the server offers its tools")
         yield running
 
 

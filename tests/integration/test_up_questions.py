@@ -51,7 +51,7 @@ def question(up: FairleadUp, session: str) -> dict[str, Any]:
 
 def offered(up: FairleadUp) -> None:
     deadline = time.monotonic() + 60
-    while "5 tools" not in up.cli("mcp", "ls").stdout:
+    while "6 tools" not in up.cli("mcp", "ls").stdout:
         assert time.monotonic() < deadline, up.cli("mcp", "ls")
         time.sleep(0.2)
 
