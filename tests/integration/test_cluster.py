@@ -19,11 +19,13 @@ from fairlead_common.bus.retry import patiently
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.bus.streams import provision
 from fairlead_common.bus.tail import Tail, TailSource
-from fairlead_common.errors import ConflictError, UnsafeConfigurationError
+from fairlead_common.errors import ConflictError, NotFoundError, UnsafeConfigurationError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.received import Delivery
 from fairlead_node.backup.snapshots import Snapshot, _send_first, put_back, take
+from fairlead_node.storage.prune import SHORTEST_S, prune_objects
+from fairlead_tools.calls.outputs import Outputs
 from tests.support.nats_cluster import NatsCluster
 from tests.support.nats_server import NatsServer
 
@@ -266,6 +268,24 @@ async def test_a_first_piece_that_nobody_takes_yet_is_sent_again(
             await _send_first(bus, "restored.late", b"piece", inbox, answers)
         assert heard == [b"piece"]
         await asyncio.gather(*running)
+
+
+async def test_what_nothing_names_goes_and_what_is_named_stays_on_three_servers(cluster: NatsCluster) -> None:
+    async with connected(cluster.url) as bus:
+        named = [await Objects(bus).put(b"named %d" % number * 90_000) for number in range(3)]
+        named.append(await Outputs(bus, "h").put(b"named output" * 90_000))
+        gone = [await Objects(bus).put(b"gone" * 300_000), await Outputs(bus, "h").put(b"gone too" * 90_000)]
+        for name in named:
+            await bus.create(s.SESSIONS, s.mail(new_id(), "prompt", "k"), name.encode())
+        later_s = time.time() + 10 * 86_400
+        report = await prune_objects(bus, SHORTEST_S, dry_run=False, tell=lambda *_: None, as_of_s=later_s)
+        assert (report.outputs.count, report.named.count) == (1, 4)
+        assert report.objects.count >= 1  # other tests store some
+        for name in named:
+            assert len(await Objects(bus).get(name)) > 600_000
+        for name in gone:
+            with pytest.raises(NotFoundError):
+                await Objects(bus).get(name)
 
 
 async def test_streams_of_one_replica_are_raised_to_three(tmp_path: Path) -> None:
