@@ -113,8 +113,8 @@ def _scheduled(home: Home, to: Path | None, url: str | None, *, watch: bool) -> 
             asyncio.run(look())
         except FairleadError as error:
             if not watch:
-                raise CommandError(f"not looked to the end: {error}", UNREACHABLE) from error
-            click.echo(f"not looked to the end: {error}", err=True)
+                raise CommandError(f"the scheduled look failed: {error}", UNREACHABLE) from error
+            click.echo(f"the scheduled look failed: {error}", err=True)
         except CommandError as error:
             if not watch:
                 raise

@@ -24,7 +24,7 @@ from fairlead_common.bus.retry import Backoff
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import BusUnavailableError, ForbiddenError, NotFoundError
 from fairlead_common.protocol import subjects as s
-from fairlead_common.received import Delivery, Headers, Record
+from fairlead_common.received import Delivery, Headers, Record, moment_s
 
 _BY_SUBJECT: Final = frozenset({"tools"})  # services whose user reads no stream as a whole (rights.py)
 _LAGGING: Final = frozenset({"KV_config"})  # every service may read its document, and that alone
@@ -216,6 +216,18 @@ class Reader(JetStreamApi):
                 continue
             state = info["state"]
             return int(state["last_seq"]) if isinstance(state, dict) else 0
+
+    async def server_time_s(self) -> float:
+        """The time by the clock of the server, in seconds since 1970.
+
+        Raises:
+            BusUnavailableError: the server does not tell.
+        """
+        told = (await self.api(f"STREAM.INFO.{s.SESSIONS}")).get("ts")
+        try:
+            return moment_s(str(told))
+        except ValueError as error:
+            raise BusUnavailableError(f"the server does not tell its time: {error}") from error
 
     async def last_of_each(self, stream: str, subject: str) -> list[Record]:
         """The last record of each subject that matches, at most 1,024 subjects.

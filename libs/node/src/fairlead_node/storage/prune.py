@@ -7,21 +7,20 @@ record goes first, its parts afterwards. Killed in between, only parts are left,
 """
 
 from collections import defaultdict
-from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.objects import REUSED_S, now_s
-from fairlead_common.errors import BusUnavailableError
+from fairlead_common.bus.objects import now_s
+from fairlead_common.config.storage import SHORTEST_DAYS
 from fairlead_common.protocol import subjects as s
 from fairlead_node.storage.hold import Hold, pruning
 from fairlead_node.storage.references import References, Tell
 from fairlead_node.storage.stored import Remnant, StoredCopy, StoredObjects, list_stored
 from fairlead_node.storage.streams import streams_of
 
-SHORTEST_S: Final = 2 * REUSED_S
+SHORTEST_S: Final = SHORTEST_DAYS * 86_400.0  # twice as long as an object is not stored anew
 # What they hold is compressed, and made from logs that are read; or it is of the moment.
 _NOT_READ: Final = frozenset({s.SNAPSHOTS, *s.LARGE})
 
@@ -70,7 +69,9 @@ async def prune_objects(
         BusUnavailableError: NATS does not answer; what was removed so far was removed rightly.
     """
     async with pruning(bus) as hold:
-        limit_s = (await _now_s(bus) if as_of_s is None else as_of_s) - older_than_s
+        if as_of_s is None:  # by the earlier of two clocks: one may be ahead
+            as_of_s = min(await bus.server_time_s(), now_s())
+        limit_s = as_of_s - older_than_s
         stored = await list_stored(bus)
         found = await _references(bus, stored, tell)
         report = PrunedObjects(dry_run=dry_run, older_than_s=older_than_s)
@@ -136,16 +137,6 @@ async def _remove_parts(bus: Bus, remnant: Remnant, hold: Hold) -> None:
     for subject in remnant.subjects:
         hold.check()
         await bus.purge(remnant.stream, subject)
-
-
-async def _now_s(bus: Bus) -> float:
-    """The time by the earlier of two clocks, the server's and this machine's: one may be ahead."""
-    info = await bus.api(f"STREAM.INFO.{s.OUTPUTS}")
-    try:
-        server = msgspec.convert(info.get("ts"), type=datetime).timestamp()
-    except msgspec.ValidationError as error:
-        raise BusUnavailableError(f"the server does not tell its time: {error}") from error
-    return min(server, now_s())
 
 
 def _untold(what: str, done: int, total: int) -> None:

@@ -33,7 +33,7 @@ _KNOWN: Final = {
     s.SLOTS: ("times at which jobs ran", ""),
     s.BUDGETS: ("what budgets were used for", ""),
     s.RUN_HISTORY: ("runs that ended", ""),
-    s.AUDIT: ("audit log", "the setting that held when it was written"),
+    s.AUDIT: ("audit log", "the setting `gateway.audit_days`"),
     s.DEAD: ("dead letters", "they are handled or discarded"),
     s.kv_stream(s.BUCKET_SESSIONS): ("list of sessions", _BY_SESSION),
     s.kv_stream(s.BUCKET_WORKSPACES): ("workspaces of sessions", _BY_SESSION),

@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Collection
-from datetime import datetime
 from typing import Annotated, Final
 
 import msgspec
@@ -219,9 +218,4 @@ async def server_now_ms(bus: Bus) -> int:
     Raises:
         BusUnavailableError: the server does not tell.
     """
-    info = await bus.api(f"STREAM.INFO.{subjects.SESSIONS}")
-    try:
-        server = msgspec.convert(info.get("ts"), type=datetime).timestamp()
-    except msgspec.ValidationError as error:
-        raise BusUnavailableError(f"the server does not tell its time: {error}") from error
-    return int(min(server, machine_now_s()) * 1000)
+    return int(min(await bus.server_time_s(), machine_now_s()) * 1000)
