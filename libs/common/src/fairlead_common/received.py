@@ -18,8 +18,15 @@ class Record(NamedTuple):
     @property
     def stored_s(self) -> float:
         """When the server stored it, in seconds since 1970; 0 if it does not say (live tails)."""
-        text = self.headers.get("Nats-Time-Stamp", "")
-        return moment_s(text) if text else 0.0
+        try:
+            return moment_s(self.headers.get("Nats-Time-Stamp", ""))
+        except ValueError:
+            return 0.0
+
+    @property
+    def stored_ms(self) -> int:
+        """The same in milliseconds."""
+        return int(self.stored_s * 1000)
 
 
 class Delivery(NamedTuple):
@@ -32,7 +39,11 @@ class Delivery(NamedTuple):
 
 
 def moment_s(text: str) -> float:
-    """Seconds since 1970 of a time as NATS writes it, with nanoseconds."""
+    """Seconds since 1970 of a time as NATS writes it, with nanoseconds.
+
+    Raises:
+        ValueError: it is no time.
+    """
     head, _, rest = text.removesuffix("Z").partition(".")
     digits = rest.partition("+")[0][:6].ljust(6, "0")
     return datetime.fromisoformat(f"{head}.{digits}+00:00").timestamp()

@@ -9,7 +9,6 @@ and a firing of a job happens once: the refusal says what to do instead.
 """
 
 from contextlib import aclosing
-from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -151,14 +150,10 @@ def dead_letter_of(record: Record) -> DeadLetter:
         stored = msgspec.json.decode(record.data, type=_Stored)
     except msgspec.DecodeError as error:
         stored = _Stored(reason=f"the letter cannot be read: {error}")
-    try:
-        at = msgspec.convert(record.headers.get("Nats-Time-Stamp"), type=datetime).timestamp()
-    except msgspec.ValidationError:
-        at = 0.0
     session, no_retry = _whose(stored.subject)
     return DeadLetter(
         id=record.seq,
-        at=int(at * 1000),
+        at=record.stored_ms,
         origin=record.subject.rpartition(".")[2],
         subject=stored.subject,
         seq=stored.seq,

@@ -3,7 +3,6 @@
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -130,11 +129,7 @@ async def _consumers(gateway: Gateway) -> list[Sample]:
 async def _age_of_mail(gateway: Gateway, floor: int) -> float:
     """Seconds since the first mail after a sequence was stored; 0: there is none."""
     async for record in gateway.bus.read(s.SESSIONS, s.ALL_MAIL, start=floor + 1, limit=1):
-        try:
-            stored = msgspec.convert(record.headers.get("Nats-Time-Stamp"), type=datetime)
-        except msgspec.ValidationError:
-            return 0.0
-        return max(0.0, time.time() - stored.timestamp())
+        return max(0.0, time.time() - record.stored_s) if record.stored_s else 0.0
     return 0.0
 
 

@@ -1,6 +1,5 @@
 """Agents, as OpenAI's clients know models."""
 
-from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -11,6 +10,7 @@ from starlette.responses import Response
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.known_models import KnownModel, KnownModels
+from fairlead_common.received import moment_s
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_gateway.gateway import Gateway, answering, gateway_of
 from fairlead_gateway.http.problems import Problem, json_response
@@ -80,12 +80,5 @@ async def _configured_at(gateway: Gateway) -> int:
     stream = subjects.kv_stream(subjects.BUCKET_CONFIG)
     record = await gateway.bus.last(stream, subjects.kv(subjects.BUCKET_CONFIG, LiveConfig.DOCUMENT))
     if record is not None:
-        return _seconds(record.headers.get("Nats-Time-Stamp"))
-    return _seconds((await gateway.bus.api(f"STREAM.INFO.{stream}")).get("created"))
-
-
-def _seconds(stamp: object) -> int:
-    try:
-        return int(msgspec.convert(stamp, type=datetime).timestamp())
-    except msgspec.ValidationError:
-        return 0
+        return int(record.stored_s)
+    return int(moment_s(str((await gateway.bus.api(f"STREAM.INFO.{stream}"))["created"])))

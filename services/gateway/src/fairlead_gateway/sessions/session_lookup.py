@@ -1,7 +1,6 @@
 """Sessions as clients read them: the list, and one of them."""
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -109,8 +108,7 @@ async def summary_of(gateway: Gateway, session: str) -> SessionSummary:
         notice = msgspec.json.decode(record.data, type=CreateSession)
     except msgspec.DecodeError:
         notice = CreateSession()
-    created_at = _milliseconds(record.headers.get("Nats-Time-Stamp", ""))
-    return fresh_summary(gateway, session, notice, created_at=created_at, seq=record.seq)
+    return fresh_summary(gateway, session, notice, created_at=record.stored_ms, seq=record.seq)
 
 
 def fresh_summary(
@@ -144,11 +142,3 @@ def fresh_summary(
 def shown(summary: SessionSummary) -> Session:
     """A session as the API shows it."""
     return Session(**{name: getattr(summary, name) for name in Session.__struct_fields__})
-
-
-def _milliseconds(stamp: str) -> int:
-    """Milliseconds since 1970 of the server's time stamp; 0 if it is none."""
-    try:
-        return int(msgspec.convert(stamp, type=datetime).timestamp() * 1000)
-    except msgspec.ValidationError:
-        return 0

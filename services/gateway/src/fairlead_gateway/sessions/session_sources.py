@@ -5,7 +5,6 @@ Those of calls are hidden in lists, too.
 
 import asyncio
 import time
-from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -18,7 +17,6 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.notices import UpdateSession
 from fairlead_common.protocol.projections import SessionSummary
-from fairlead_common.received import Record
 from fairlead_gateway.gateway import Gateway, answering
 from fairlead_gateway.http.request_parsing import one_of
 
@@ -108,7 +106,7 @@ async def delete_unchanged(gateway: Gateway, session: str, limit: int, sender: s
     """
     everything = subjects.session_all(session)
     last = await gateway.bus.last(subjects.SESSIONS, everything)
-    if last is None or not 0 < _stored_at(last) < limit or not await gateway.exists(session):
+    if last is None or not 0 < last.stored_ms < limit or not await gateway.exists(session):
         return False
     try:
         await gateway.bus.append(
@@ -123,12 +121,3 @@ async def delete_unchanged(gateway: Gateway, session: str, limit: int, sender: s
     except WrongSequenceError:
         return False  # something happened in it just now
     return True
-
-
-def _stored_at(record: Record) -> int:
-    """Milliseconds since 1970 of the server's time stamp; 0 if it has none."""
-    try:
-        stamp = record.headers.get("Nats-Time-Stamp", "")
-        return int(msgspec.convert(stamp, type=datetime).timestamp() * 1000)
-    except msgspec.ValidationError:
-        return 0
