@@ -14,9 +14,10 @@ from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.lru import LruCache
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.ownership.balance import Balance
-from fairlead_agent.ownership.held_session import LEASE_TTL_S, RELEASED_S, HeldSession, SharedParts
+from fairlead_agent.ownership.held_session import LEASE_TTL_S, RELEASED_S, HeldSession
 from fairlead_agent.ownership.other_owners import OtherOwners
 from fairlead_agent.ownership.owned_elsewhere import OwnedElsewhere
+from fairlead_agent.ownership.session_parts import SharedParts
 from fairlead_agent.ownership.snapshots import Snapshots
 from fairlead_agent.ownership.state_cache import StateCache
 from fairlead_agent.policy.grants import Grants

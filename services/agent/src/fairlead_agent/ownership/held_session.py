@@ -9,45 +9,22 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import structlog
 
-from fairlead_agent.budget.budget import Budget
-from fairlead_agent.budget.ledger import Ledgers
-from fairlead_agent.budget.shared import Payers
-from fairlead_agent.compaction.compaction import Compaction
-from fairlead_agent.compaction.failed_preparations import FailedPreparations
-from fairlead_agent.compaction.summariser import Summariser
-from fairlead_agent.hooks.loaded import LoadedHooks
-from fairlead_agent.hooks.session_hooks import SessionHooks
-from fairlead_agent.models.registry import Registry
 from fairlead_agent.observability.run_metrics import count_stored
 from fairlead_agent.observability.run_spans import trace_stored
-from fairlead_agent.ownership.other_owners import OtherOwners
-from fairlead_agent.ownership.owned_elsewhere import SOON_S, OwnedElsewhere
-from fairlead_agent.ownership.snapshots import Snapshots
-from fairlead_agent.ownership.state_cache import StateCache
-from fairlead_agent.policy.grants import Grants
-from fairlead_agent.projections.lists import Projections
-from fairlead_agent.session.actors import Actors
-from fairlead_agent.session.deletion import Deletion
-from fairlead_agent.session.log_readers import LogReaders
+from fairlead_agent.ownership.owned_elsewhere import SOON_S
+from fairlead_agent.ownership.session_parts import SessionParts, SharedParts
 from fairlead_agent.session.loop import AgentLoop, UpdateList
 from fairlead_agent.session.mailbox import Mailbox
 from fairlead_agent.session.next_step import RunLimits
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.timers import drop_timers
 from fairlead_agent.session.titles import Titles
-from fairlead_agent.tools.call_questions import CallQuestions
-from fairlead_agent.tools.calls import HandOverError, ToolCalls
-from fairlead_agent.tools.catalog import Catalog
-from fairlead_agent.tools.placement import WorkspacePlaces
-from fairlead_agent.tools.sent_calls import SentCalls
+from fairlead_agent.tools.calls import HandOverError
 from fairlead_agent.turn.model_turn import ModelTurn
-from fairlead_common.bus import Bus
-from fairlead_common.bus.buckets import Lease, Leases, session_lease
-from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.buckets import Lease, session_lease
 from fairlead_common.bus.pull_consumer import StreamMessage
 from fairlead_common.errors import FairleadError, LaterVersionError, LostOwnershipError
 from fairlead_common.failpoints import failpoint
@@ -56,8 +33,6 @@ from fairlead_common.protocol.entries import CustomEntry, Entry
 from fairlead_common.protocol.entry_codec import consumed
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import OwnerAnswer
-from fairlead_common.service.known_users import KnownUsers
-from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.state import HANDED_OVER, SessionState
 
 log = structlog.get_logger()
@@ -71,39 +46,6 @@ RELEASED_S = 30.0  # until a session is tried again whose log holds what only a 
 REDELIVER_S = 1.0  # a wake-up of a session that could not be served
 FIRST_PAUSE_S = 0.05  # before mail that was not consumed is looked at again
 LONGEST_PAUSE_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class SharedParts:
-    """What all sessions of a worker share.
-
-    Fields:
-        on_warm: called when a session becomes idle and is kept.
-        readers: which formats of records and types of entries may be written to logs.
-    """
-
-    bus: Bus
-    objects: Objects
-    config: LiveConfig
-    catalog: Catalog
-    places: WorkspacePlaces
-    registry: Registry
-    ledgers: Ledgers
-    known_users: KnownUsers
-    grants: Grants
-    hooks: LoadedHooks
-    projections: Projections
-    deletion: Deletion
-    failed_preparations: FailedPreparations
-    leases: Leases
-    other_owners: OtherOwners
-    elsewhere: OwnedElsewhere
-    cache: StateCache
-    snapshots: Snapshots
-    stop: asyncio.Event
-    on_warm: Callable[[], None]
-    readers: LogReaders
-    worker: str
 
 
 class HeldSession:
@@ -312,41 +254,7 @@ class HeldSession:
         trace_stored(state, entries, trace)
 
     async def _drive(self, owner: Owner) -> None:
-        shared = self._shared
-        hooks = SessionHooks(shared.hooks, owner, shared.config)
-        sent = SentCalls(owner, self._bus, shared.worker)
-        questions = CallQuestions(owner, self._bus, sent)
-        calls = ToolCalls(
-            owner,
-            self._bus,
-            sent,
-            shared.catalog,
-            shared.places,
-            shared.config,
-            shared.grants,
-            hooks,
-            questions,
-        )
-        actors = Actors(shared.known_users)
-        mailbox = Mailbox(owner, shared.config, sent, shared.grants, shared.deletion, actors, questions)
-        budget = Budget(owner, shared.registry, shared.ledgers, Payers(shared.known_users))
-        turn = ModelTurn(owner, shared.registry, shared.catalog, shared.places, shared.config, budget)
-        compaction = Compaction(
-            owner, Summariser(shared.registry, shared.config, budget), shared.failed_preparations
-        )
-        titles = Titles(owner, shared.registry, shared.config, budget)
-        loop = AgentLoop(
-            owner,
-            mailbox,
-            calls,
-            turn,
-            compaction,
-            shared.catalog,
-            shared.config,
-            hooks,
-            titles,
-            shared.worker,
-        )
+        shared, parts = self._shared, SessionParts.of(owner, self._shared)
         known = set(owner.state.settled_approvals)  # by an earlier owner
 
         async def update_list() -> None:
@@ -356,13 +264,13 @@ class HeldSession:
                 await drop_timers(self._bus, self.session, [f"approval-{each}" for each in settled])
                 shared.projections.show(owner.state)
 
-        questions.update_list = update_list
+        parts.questions.update_list = update_list
         failure: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
-                pumping = tasks.create_task(self._pump(owner, mailbox, turn), name="mail")
+                pumping = tasks.create_task(self._pump(owner, parts.mailbox, parts.turn), name="mail")
                 try:
-                    await self._serve_until_cold(owner, loop, titles, update_list, tasks)
+                    await self._serve_until_cold(owner, parts.loop, parts.titles, update_list, tasks)
                 except HandOverError as error:
                     await owner.append(CustomEntry(id=new_id(), name=HANDED_OVER))
                     failure = error
