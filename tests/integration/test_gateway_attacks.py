@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from fairlead_common.bus import Bus
+from fairlead_common.protocol import subjects
 from tests.integration.gateway_fixture import TOKEN, RunningGateway, running_gateway
 from tests.integration.gateway_logins import LISTED
 from tests.support.nats_server import NatsServer
 
 AUTHORIZED = f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
 HIDDEN = f"GET /api/me HTTP/1.1\r\n{AUTHORIZED}\r\n"
+MESSAGE = b'{"role": "user", "content": "a"}'
 GET = f"GET /healthz HTTP/1.1\r\n{AUTHORIZED}\r\n".encode()
 
 
@@ -96,6 +98,37 @@ async def test_a_field_behind_the_body_gives_no_rights(gateway: RunningGateway) 
     for field in (f"Authorization: Bearer {TOKEN}", "Host: evil.com"):
         late = f"Trailer: {field.partition(':')[0]}\r\n\r\n2\r\n{{}}\r\n0\r\n{field}\r\n\r\n"
         assert (await answers(gateway.port, (head + late).encode(), 0.5))[0] == [401]
+
+
+async def test_two_fields_of_one_name_are_refused_on_every_body_and_nothing_is_done(
+    gateway: RunningGateway, bus: Bus
+) -> None:
+    session = await gateway.session()
+    before = await bus.last(subjects.SESSIONS, "fairlead.session.>")
+    for method, path, body in (
+        ("POST", "/api/sessions", b'{"agent": "main", "title": "a", "title": "b"}'),
+        ("PATCH", f"/api/sessions/{session}", b'{"mode": "ask", "mode": "allow-all"}'),
+        ("POST", f"/api/sessions/{session}/prompt", b'{"text": "harmless", "text": "other"}'),
+        ("POST", f"/api/sessions/{session}/abort", b'{"reason": "a", "re\\u0061son": "b"}'),
+        ("POST", "/api/cron/preview", b'{"job": {"name": "a", "payload": {"kind": "a", "kind": "b"}}}'),
+        ("POST", "/api/tokens", b'{"name": "a", "scopes": ["read"], "scopes": ["admin"]}'),
+        ("POST", "/v1/chat/completions", b'{"model": "main", "messages": [%s], "n": 1, "n": 2}' % MESSAGE),
+        (
+            "POST",
+            "/v1/chat/completions",
+            b'{"model": "main", "messages": [{"content": "b", %s]}' % MESSAGE[1:],
+        ),
+        ("POST", "/v1/responses", b'{"model": "main", "input": "a", "\\u0069nput": "b"}'),
+        ("POST", "/v1/conversations", b'{"metadata": {"a": "b", "a": "c"}}'),
+        ("POST", "/mcp", b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "id": 2}'),
+    ):
+        answer = await gateway.http.request(method, path, content=body)
+        assert answer.status_code == 400, (path, answer.text)
+        assert "more than once" in answer.text, (path, answer.text)
+    after = await bus.last(subjects.SESSIONS, "fairlead.session.>")
+    assert after is not None
+    assert before is not None
+    assert after.seq == before.seq
 
 
 async def test_odd_requests_cost_no_more_than_others(gateway: RunningGateway) -> None:

@@ -32,6 +32,7 @@ OWNERS = {
     "opentelemetry": ["fairlead_common/service/telemetry.py"],
     "prometheus_client": ["fairlead_gateway/observability/exposition.py"],
     "apscheduler": ["fairlead_scheduler/"],
+    "jiter": ["fairlead_gateway/http/repeated_names.py"],
     "jsonschema": [
         "fairlead_agent/",
         "fairlead_gateway/sessions/client_wishes.py",

@@ -13,6 +13,7 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.agent_protocol import AgentPrompt
 from fairlead_common.protocol.messages import MAX_ATTACHMENTS, MAX_TEXT_CHARS
 from fairlead_common.received import Headers
+from fairlead_gateway.http.request_parsing import check_names
 
 # By these a sender says that two messages are the same request; the first that is there counts.
 KEY_HEADERS: Final = ("Idempotency-Key", "Nats-Msg-Id")
@@ -82,7 +83,9 @@ def _envelope(payload: bytes) -> _Envelope:
         raise InvalidInputError("prompt", "must not be empty")
     try:
         if payload.lstrip(_WHITESPACE)[:1] == b"{":
-            return msgspec.json.decode(payload, type=_Envelope)
+            envelope = msgspec.json.decode(payload, type=_Envelope)
+            check_names(payload)
+            return envelope
         return _Envelope(payload.decode())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInputError(

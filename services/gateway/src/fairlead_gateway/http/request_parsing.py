@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request
 
 from fairlead_common.errors import InvalidInputError
+from fairlead_gateway.http.repeated_names import repeated_name
 
 Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")]
 
@@ -42,7 +43,9 @@ def parse(body: bytes, model: type[T]) -> T:
         InvalidInputError: it does not fit; the text names field, limit and actual value.
     """
     try:
-        return msgspec.json.decode(body, type=model)
+        found = msgspec.json.decode(body, type=model)
+        check_names(body)
+        return found
     except msgspec.ValidationError as error:
         raise _explain(error, body, model) from error
     except msgspec.DecodeError as error:
@@ -51,6 +54,19 @@ def parse(body: bytes, model: type[T]) -> T:
         raise InvalidInputError("body", f"must be UTF-8: {error.reason} at byte {error.start}") from error
     except RecursionError as error:
         raise InvalidInputError("body", "is nested too deeply") from error
+
+
+def check_names(body: bytes) -> None:
+    """Refuse JSON that says two things with one name.
+
+    Raises:
+        InvalidInputError: an object in it has a field more than once.
+        RecursionError: it is nested too deeply.
+    """
+    name = repeated_name(body)
+    if name is not None:
+        shown = _cut(name.encode("utf-8", "replace").decode())
+        raise InvalidInputError(shown, "must be given once; an object has it more than once")
 
 
 def _explain(error: msgspec.ValidationError, body: bytes, model: type) -> InvalidInputError:

@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -12,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fairlead_gateway.events.event_stream import LOGIN_CHECK_S
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem
-from fairlead_gateway.http.request_parsing import check_parameters
+from fairlead_gateway.http.request_parsing import check_names, check_parameters
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.identity.session_access import check_session
 from fairlead_gateway.mcp_server.call_keys import (
@@ -33,6 +34,8 @@ async def message(request: Request) -> ASGIApp:
     protocol = await asyncio.to_thread(importlib.import_module, "fairlead_gateway.mcp_server.protocol")
     principal, headers = principal_of(request), request.headers
     body = await request.body()
+    with suppress(RecursionError):  # the package refuses that
+        check_names(body)
     at = resumption_of(principal.user, headers.get(VERSION_HEADER), headers.get(SESSION_HEADER), body)
     return _Exchange(gateway_of(request), principal, protocol.answer, body, at)
 

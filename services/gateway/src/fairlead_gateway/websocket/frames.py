@@ -8,7 +8,9 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
+from fairlead_common.errors import InvalidInputError
 from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.http.request_parsing import check_names
 from fairlead_gateway.http.server import MAX_FRAME_BYTES
 from fairlead_gateway.responses import ErrorDetail
 
@@ -124,9 +126,13 @@ def read_request(text: str | bytes) -> RequestFrame:
         Problem: 400, it is none.
     """
     try:
-        return _request.decode(text)
+        request = _request.decode(text)
+        check_names(text.encode() if isinstance(text, str) else text)
+    except InvalidInputError as error:
+        raise Problem(400, str(error), code="bad_frame", field=error.field) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, f"the frame must be a request: {error}", code="bad_frame") from error
+    return request
 
 
 def read_params(params: dict[str, Any], kind: type[_Params]) -> _Params:
