@@ -1,15 +1,23 @@
 """Conversations with items and metadata: all methods of OpenAI's own client, and a scripted agent."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import openai
 import pytest
 
 from fairlead_common.bus import Bus
-from tests.integration.gateway_fixture import TOKEN, RunningGateway
+from fairlead_common.protocol import subjects
+from fairlead_gateway.openai_api.responses_api import prompting
+from fairlead_gateway.openai_api.responses_api.incoming import Incoming
+from tests.integration.gateway_fixture import TOKEN, RunningGateway, running_gateway
+from tests.integration.gateway_logins import LISTED
 from tests.integration.test_gateway_responses import say
+from tests.support.nats_server import NatsServer
 
 
 @pytest.fixture
@@ -77,6 +85,75 @@ async def test_items_come_with_the_next_response_and_all_that_was_said_is_listed
     assert answered is not None
     await client.conversations.items.delete(answered, conversation_id=made.id)
     assert ("assistant", "It is warm") not in await said_in(client, made.id)
+
+
+async def mail_of(bus: Bus, conversation: str) -> list[str]:
+    """The words of each prompt in the session."""
+    prefix = f"fairlead.session.{conversation.removeprefix('conv_')}.in.prompt.>"
+    return [json.loads(each.data)["text"] async for each in bus.read(subjects.SESSIONS, prefix)]
+
+
+@pytest.mark.parametrize("same_words", [False, True])
+async def test_of_responses_begun_at_once_at_two_gateways_one_brings_an_item(
+    gateway: RunningGateway, nats_server: NatsServer, tmp_path: Path, bus: Bus, same_words: bool
+) -> None:
+    async with (
+        running_gateway(nats_server.url, tmp_path / "other", LISTED) as other,
+        openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key=TOKEN, timeout=20) as one,
+        openai.AsyncOpenAI(base_url=f"{other.url}/v1", api_key=TOKEN, timeout=20) as two,
+    ):
+        made = await one.conversations.create(items=[user("item 0")])
+        expected: list[str] = []
+        for turn in range(1, 4):
+            words = ["hello"] * 6 if same_words else [f"hello {n}" for n in range(6)]
+            begun = [
+                (two if n % 2 else one).responses.create(
+                    model="main", input=text, conversation=made.id, background=True
+                )
+                for n, text in enumerate(words)
+            ]
+            responses = await asyncio.gather(*begun)
+            assert len({each.id for each in responses}) == 6
+            expected += words
+            found = await mail_of(bus, made.id)
+            assert sorted(each.rpartition("\n\n")[2] for each in found) == sorted(expected)
+            assert [each.count(f"item {turn - 1}") for each in found].count(1) == 1
+            assert sum(each.count("item") for each in found) == turn, found
+            await two.conversations.items.create(made.id, items=[user(f"item {turn}")])
+
+
+async def test_items_of_a_response_that_was_never_stored_come_with_the_next_and_a_repeat_finds_its_own(
+    gateway: RunningGateway, client: openai.AsyncOpenAI, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await client.conversations.create(
+        items=[user("I am Ann"), {"role": "assistant", "content": "Hi"}, user("item")]
+    )
+
+    async def begin(words: str, key: str) -> openai.types.responses.Response:
+        return await client.responses.create(
+            model="main",
+            input=words,
+            conversation=made.id,
+            background=True,
+            extra_headers={"Idempotency-Key": key},
+        )
+
+    with monkeypatch.context() as patch:  # everything before the prompt is stored, then the gateway is gone
+        patch.setattr(prompting, "store_words", AsyncMock(side_effect=RuntimeError("gone")))
+        with pytest.raises(openai.InternalServerError):
+            await begin("one", "k1")
+    second = await begin("two", "k2")
+    assert await mail_of(bus, made.id) == ["item\n\ntwo"]
+    with monkeypatch.context() as patch:  # it is stored, and its client is told nothing
+        patch.setattr(Incoming, "must_be_stored", AsyncMock(side_effect=RuntimeError("gone")))
+        await client.conversations.items.create(made.id, items=[user("later")])
+        with pytest.raises(openai.InternalServerError):
+            await begin("three", "k3")
+    first = await begin("one", "k1")
+    third = await begin("three", "k3")
+    assert await begin("two", "k2") == second
+    assert await mail_of(bus, made.id) == ["item\n\ntwo", "later\n\nthree", "one"]
+    assert len({first.id, second.id, third.id}) == 3
 
 
 async def test_metadata_is_replaced_and_its_limits_are_named(client: openai.AsyncOpenAI) -> None:

@@ -12,6 +12,7 @@ from fairlead_gateway.openai_api.responses_api.conversation_store import AddedIt
 from fairlead_gateway.openai_api.responses_api.ids import MailKind, ResponseId
 from fairlead_gateway.openai_api.responses_api.input_items import check_parts, words_in
 from fairlead_gateway.openai_api.responses_api.input_list import input_list
+from fairlead_gateway.openai_api.responses_api.parameters import ResponseParameters, parameters_in
 from fairlead_gateway.openai_api.responses_api.request import InputItem, InputPart
 from fairlead_gateway.openai_api.responses_api.stored import StoredResponse, find_response, read_response
 
@@ -22,22 +23,22 @@ _ROLES: Final = ("user", "assistant", "system", "developer")
 _KINDS: Final[tuple[MailKind, ...]] = ("prompt", "clientresult", "approval")
 
 
-async def responses_of(gateway: Gateway, session: str) -> list[StoredResponse]:
-    """The responses of a session, in order."""
-    found: list[StoredResponse] = []
+async def parameters_of(gateway: Gateway, session: str) -> list[tuple[ResponseId, ResponseParameters]]:
+    """The responses of a session, in order, and what was asked of them."""
+    found: list[tuple[int, ResponseId, ResponseParameters]] = []
     for kind in _KINDS:
         prefix = f"fairlead.session.{session}.in.{kind}."
         async for record in gateway.bus.read(subjects.SESSIONS, f"{prefix}>"):
-            if subjects.H_RESPONSE in record.headers:
-                key = record.subject.removeprefix(prefix)
-                if (stored := await find_response(gateway, ResponseId(session, key, kind))) is not None:
-                    found.append(stored)
-    return sorted(found, key=lambda each: each.seq)
+            if (parameters := parameters_in(record.headers)) is not None:
+                response = ResponseId(session, record.subject.removeprefix(prefix), kind)
+                found.append((record.seq, response, parameters))
+    return [(response, parameters) for _, response, parameters in sorted(found, key=lambda each: each[0])]
 
 
-async def brought(gateway: Gateway, session: str) -> int:
-    """The last added item that a response has brought; 0: none."""
-    return max((each.parameters.added_seq for each in await responses_of(gateway, session)), default=0)
+async def responses_of(gateway: Gateway, session: str) -> list[StoredResponse]:
+    """The responses of a session, in order."""
+    found = [await find_response(gateway, each) for each, _ in await parameters_of(gateway, session)]
+    return [each for each in found if each is not None]
 
 
 async def items_of(gateway: Gateway, session: str, kept: StoredConversation) -> list[ShownItem]:

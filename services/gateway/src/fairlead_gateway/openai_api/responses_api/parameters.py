@@ -20,7 +20,8 @@ class ResponseParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
         background: its client polls. store: it can be asked for later.
         previous, conversation: as the client named them.
         added_seq: of the last item added to its conversation that it brought with its input. added_chars: of
-            the prompt, at its beginning, that are the words of such items.
+            the prompt, at its beginning, that are the words of such items. call: the key of the request that
+            brought them, by which it finds its response again.
         instructions, system: names of objects; of the request, and of system messages up to here.
     """
 
@@ -38,6 +39,7 @@ class ResponseParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
     truncation: str = "disabled"
     added_seq: int = 0
     added_chars: int = 0
+    call: str = ""
     user: str | None = None
 
 

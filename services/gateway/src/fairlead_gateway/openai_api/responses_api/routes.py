@@ -18,6 +18,7 @@ from fairlead_gateway.openai_api.attempts import is_repeatable, once
 from fairlead_gateway.openai_api.responses_api.accept import Acceptance
 from fairlead_gateway.openai_api.responses_api.fold import ResponseFold
 from fairlead_gateway.openai_api.responses_api.form import ResponseForm
+from fairlead_gateway.openai_api.responses_api.incoming import Incoming
 from fairlead_gateway.openai_api.responses_api.input_list import input_list
 from fairlead_gateway.openai_api.responses_api.objects import (
     DeletedResponse,
@@ -52,7 +53,8 @@ async def create(request: Request) -> Response | ResponseStream:
     check_request(body)
     if body.model not in gateway.config.current.agents:
         raise Problem(404, f"there is no agent {body.model[:80]!r}", code="model_not_found", field="model")
-    acceptance = Acceptance(gateway, request, raw, body, principal)
+    incoming = Incoming(gateway, request, raw, body, principal)
+    acceptance = Acceptance(incoming)
     async with once(retry_is_safe=is_repeatable(request)), answering():
         accepted = await acceptance.accept()
     stored = accepted.stored
@@ -71,7 +73,7 @@ async def create(request: Request) -> Response | ResponseStream:
         event_seq=accepted.event_seq,
         own=accepted.own and not background,
         detached=background or "x-fairlead-detach" in request.headers,
-        calls=acceptance.calls,
+        calls=incoming.calls,
         visit=accepted.visit,
         backoff_s=accepted.backoff_s,
         told=partial(acceptance.remember, fold) if accepted.own else None,
