@@ -2,7 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
@@ -11,10 +13,14 @@ import openai
 import pytest
 
 from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import is_marker
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.entries import DeletedEntry
 from fairlead_gateway.openai_api.responses_api import prompting
+from fairlead_gateway.openai_api.responses_api.conversation_expiry import ConversationExpiry
 from fairlead_gateway.openai_api.responses_api.incoming import Incoming
-from tests.integration.gateway_fixture import TOKEN, RunningGateway, running_gateway
+from fairlead_gateway.sessions import retention
+from tests.integration.gateway_fixture import TOKEN, FakeAgent, RunningGateway, running_gateway
 from tests.integration.gateway_logins import LISTED
 from tests.integration.test_gateway_responses import say
 from tests.support.nats_server import NatsServer
@@ -154,6 +160,55 @@ async def test_items_of_a_response_that_was_never_stored_come_with_the_next_and_
     assert await begin("two", "k2") == second
     assert await mail_of(bus, made.id) == ["item\n\ntwo", "later\n\nthree", "one"]
     assert len({first.id, second.id, third.id}) == 3
+
+
+async def kept(bus: Bus, conversation: str) -> list[str]:
+    """Keys of what is kept beside the session."""
+    prefix = f"$KV.sessions.conv.{conversation.removeprefix('conv_')}."
+    stream = subjects.kv_stream(subjects.BUCKET_SESSIONS)
+    records = [each async for each in bus.read(stream, f"{prefix}*") if not is_marker(each)]
+    return [each.subject.removeprefix(prefix) for each in records]
+
+
+async def test_what_is_kept_of_a_conversation_goes_with_its_session_or_if_it_never_had_one_after_days(
+    gateway: RunningGateway, client: openai.AsyncOpenAI, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, left, used = [
+        (await client.conversations.create(items=[user("x")], metadata={"a": "b"})).id for _ in range(3)
+    ]
+    await client.responses.create(model="main", input="go", conversation=begun, background=True)
+    expiry = ConversationExpiry(gateway.gateway)
+
+    @contextmanager
+    def days_later(days: float) -> Iterator[None]:
+        with monkeypatch.context() as patch:
+            later = time.time() + days * 86_400
+            patch.setattr(gateway.bus, "server_time_s", AsyncMock(return_value=later))
+            patch.setattr(retention, "machine_now_s", lambda: later)
+            yield
+
+    with days_later(6.9):
+        await expiry.look()
+    assert [len(await kept(bus, each)) for each in (begun, left, used)] == [2, 2, 2]
+    await client.conversations.items.create(used, items=[user("y")])
+    with days_later(7.1):
+        await asyncio.gather(expiry.look(), expiry.look())
+    assert [len(await kept(bus, each)) for each in (begun, left, used)] == [2, 0, 0]
+    with pytest.raises(openai.NotFoundError):
+        await client.conversations.retrieve(left)
+    assert (await client.conversations.retrieve(begun)).metadata == {"a": "b"}
+
+    status, _ = await gateway.call("DELETE", f"/api/sessions/{begun.removeprefix('conv_')}")
+    assert status == 202
+    agent = FakeAgent(bus, begun.removeprefix("conv_"))
+    await agent.append(DeletedEntry(id="d"))
+    await agent.purge()
+    with pytest.raises(openai.NotFoundError):
+        await client.conversations.retrieve(begun)
+    with pytest.raises(openai.NotFoundError):
+        await client.responses.create(model="main", input="go", conversation=begun)
+    await expiry.look()
+    assert await kept(bus, begun) == []
 
 
 async def test_metadata_is_replaced_and_its_limits_are_named(client: openai.AsyncOpenAI) -> None:

@@ -24,6 +24,7 @@ from fairlead_gateway.http.server import HttpServer, address_from_environment, p
 from fairlead_gateway.identity.audit_writer import now_ms
 from fairlead_gateway.identity.directory import Directory
 from fairlead_gateway.identity.tokens import TokenUses
+from fairlead_gateway.openai_api.responses_api.conversation_expiry import ConversationExpiry
 from fairlead_gateway.sessions.retention import Retention
 from fairlead_gateway.sessions.session_index import Index
 from fairlead_gateway.sessions.session_sources import Expiry
@@ -63,7 +64,9 @@ async def setup(bus: Bus) -> list[ServicePart]:
 
     async def expire(stop: asyncio.Event) -> None:
         await index.loaded.wait()
-        await Expiry(gateway).run(stop)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(Expiry(gateway).run(stop))
+            tasks.create_task(ConversationExpiry(gateway).run(stop))
 
     async def retain(stop: asyncio.Event) -> None:
         await index.loaded.wait()

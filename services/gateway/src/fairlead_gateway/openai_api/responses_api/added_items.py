@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.identity.session_access import check_session
 from fairlead_gateway.openai_api.responses_api.conversation_items import parameters_of
-from fairlead_gateway.openai_api.responses_api.conversation_store import read_conversation
+from fairlead_gateway.openai_api.responses_api.conversation_store import has_ended, read_conversation
 from fairlead_gateway.openai_api.responses_api.ids import ResponseId, conversation_id_of
 from fairlead_gateway.openai_api.responses_api.incoming import Incoming
 from fairlead_gateway.openai_api.responses_api.input_items import ResponseInput, input_of, words_in
@@ -61,7 +61,9 @@ async def bring(incoming: Incoming) -> Brought:
         return said
     if await gateway.seen(session) is not None:
         await check_session(gateway, incoming.principal, session, "write")
-    elif kept.about is None or kept.about.owner != incoming.principal.user:
+    elif (
+        kept.about is None or kept.about.owner != incoming.principal.user or await has_ended(gateway, session)
+    ):
         raise Problem(404, f"there is no conversation {conversation_id_of(session)!r}", field="conversation")
     last = max((each.added_seq for _, each in await parameters_of(gateway, session)), default=0)
     waiting = kept.waiting(last)

@@ -31,6 +31,7 @@ from fairlead_gateway.openai_api.responses_api.conversation_store import (
     add,
     describe,
     forget,
+    has_ended,
     read_conversation,
     take_away,
 )
@@ -228,7 +229,7 @@ async def _named(request: Request, need: Need) -> _Found:
     kept = await read_conversation(gateway, session)
     about = kept.about
     if about is not None and not await gateway.exists(session):
-        if about.owner != principal.user:
+        if about.owner != principal.user or await has_ended(gateway, session):
             raise Problem(404, f"there is no conversation {text[:200]!r}")
         return _Found(session, False, about.created_at, kept)
     await check_session(gateway, principal, session, need)

@@ -6,22 +6,26 @@ Keys of the bucket `sessions`:
     conv.<session>.i-<item>      an added item; created once
     conv.<session>.d-<digest>    the item with this digest is shown no more; created once
 
+All of it goes with the session, and before there is one after `gateway.openai.session_days`.
+
 Added items wait for the next response, which brings them with its input. Which those are follows from their
 sequences: the mail of each response names the last one that it brought.
 """
 
 import hashlib
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from fairlead_common.bus.buckets import Bucket, is_marker
+from fairlead_common.bus.generation_reads import generation_start
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.openai_api.responses_api.request import InputItem
 
 _ABOUT = "about"
+_MARKERS_S: Final = 7 * 86_400.0
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -103,11 +107,31 @@ async def take_away(gateway: Gateway, session: str, item_id: str) -> None:
         return
 
 
+async def has_ended(gateway: Gateway, session: str) -> bool:
+    """Whether a session of this conversation was deleted: what is kept of it is of no other."""
+    return await generation_start(gateway.bus, session) > 0
+
+
+async def last_changes(gateway: Gateway) -> dict[str, int]:
+    """Of each conversation of which anything is kept, when it was changed, in milliseconds since 1970."""
+    bucket = _bucket(gateway)
+    prefix = f"$KV.{bucket.name}.conv."
+    found: dict[str, int] = {}
+    async for record in gateway.bus.read(bucket.stream, f"{prefix}*.*"):
+        if not is_marker(record):
+            session = record.subject.removeprefix(prefix).partition(".")[0]
+            found[session] = max(found.get(session, 0), record.stored_ms)
+    return found
+
+
 async def forget(gateway: Gateway, session: str) -> None:
-    """Remove all that is kept."""
+    """Remove all that is kept: whose it is first, for without that nothing waits for a response.
+
+    The markers go after a week. What a crash of the server brings back then has no session, and expires.
+    """
     bucket = _bucket(gateway)
     prefix = f"$KV.{bucket.name}."
     records = gateway.bus.read(bucket.stream, f"{prefix}conv.{session}.*")
-    keys = [record.subject.removeprefix(prefix) async for record in records]
-    for key in keys:
-        await bucket.delete(key)
+    keys = [record.subject.removeprefix(prefix) async for record in records if not is_marker(record)]
+    for key in sorted(keys, key=lambda each: not each.endswith(f".{_ABOUT}")):
+        await bucket.delete(key, ttl_s=_MARKERS_S)
