@@ -128,9 +128,15 @@ class Deployment:
         Raises:
             AssertionError: it failed; the text has its output and the state of all.
         """
-        command = ["docker", "compose", "--env-file", os.devnull, *arguments]
-        done = subprocess.run(
-            command,
+        done = self._compose(*arguments, timeout_s=timeout_s)
+        if done.returncode and check:
+            state = self.state() if arguments[0] != "logs" else ""
+            raise AssertionError(f"{' '.join(done.args)}: {done.stderr[-2000:]}\n{state}")
+        return done.stdout
+
+    def _compose(self, *arguments: str, timeout_s: float) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            ["docker", "compose", "--env-file", os.devnull, *arguments],
             cwd=self._root,
             env=self._environment,
             capture_output=True,
@@ -138,10 +144,21 @@ class Deployment:
             timeout=timeout_s,
             check=False,
         )
-        if done.returncode and check:
-            state = self.state() if arguments[0] != "logs" else ""
-            raise AssertionError(f"{' '.join(command)}: {done.stderr[-2000:]}\n{state}")
-        return done.stdout
+
+    def doctor(self, *words: str) -> list[Json]:
+        """What each check of `fairlead doctor` found.
+
+        Args:
+            words: for `docker compose`: how the command line is started.
+
+        Raises:
+            AssertionError: it ended without a report.
+        """
+        done = self._compose(*words, "doctor", "--json", "--timeout", "20", timeout_s=60)
+        assert done.returncode in (0, 1), (
+            f"doctor: {done.returncode} {done.stdout[-500:]} {done.stderr[-2000:]}"
+        )
+        return list(json.loads(done.stdout)["checks"])
 
     def build(self) -> None:
         """All images, one after the other: layers that they share are made once."""

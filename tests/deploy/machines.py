@@ -154,9 +154,8 @@ class ClusterDeployment(Deployment):
 
     def wrong_about_servers(self) -> list[dict[str, Any]]:
         """What doctor finds wrong with them and their streams."""
-        said = self.compose("run", "--rm", "--no-deps", "-T", "cli", "doctor", "--json", check=False)
         return [
             each
-            for each in json.loads(said)["checks"]
+            for each in self.doctor("run", "--rm", "--no-deps", "-T", "cli")
             if each["state"] in ("warning", "problem") and each["group"] in ("nats", "streams")
         ]

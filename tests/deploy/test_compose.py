@@ -126,13 +126,13 @@ def test_images_export_traces_where_they_are_told_to(deployment: Deployment, ser
 def test_doctor_says_what_is_wrong_with_a_deployment_and_nothing_of_its_own_container(
     deployment: Deployment, words: tuple[str, ...]
 ) -> None:
-    found = json.loads(deployment.compose(*words, "doctor", "--json", "--timeout", "20", check=False))
-    wrong = {each["check"] for each in found["checks"] if each["state"] == "problem"}
+    found = deployment.doctor(*words)
+    wrong = {each["check"] for each in found if each["state"] == "problem"}
     assert wrong <= {"services.placement"}  # agent `boxed` has no executor before the profile is there
     # The demo model only pretends, one image may be older than another, and `main` may do everything here.
-    doubtful = {each["check"] for each in found["checks"] if each["state"] == "warning"}
+    doubtful = {each["check"] for each in found if each["state"] == "warning"}
     assert doubtful <= {"models.reachable", "services.revisions", "gateway.clock", "sandboxes.unasked"}, found
-    looked_at = {each["check"].partition(".")[0] for each in found["checks"] if each["state"] == "ok"}
+    looked_at = {each["check"].partition(".")[0] for each in found if each["state"] == "ok"}
     assert {"nats", "services", "gateway"} <= looked_at
     if words[-1] == "cli":
         assert {"streams", "work", "models"} <= looked_at

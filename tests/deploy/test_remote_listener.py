@@ -86,9 +86,7 @@ async def test_a_machine_joins_with_one_line_and_runs_what_is_placed_on_it(
     assert [path.read_text() for path in garage.home.rglob("ops")] == ["far\n"]
     row = listed(listening)["garage"]
     assert (row["state"], row["pool"], row["labels"]) == ("up", "far", {"zone": "home"})
-    checks = json.loads(listening.compose("run", "--rm", "-T", "cli", "doctor", "--json", check=False))[
-        "checks"
-    ]
+    checks = listening.doctor("run", "--rm", "-T", "cli")
     (found,) = (each for each in checks if each["check"] == "services.door")
     assert found["state"] == "ok"
     assert "joined: garage" in found["text"]

@@ -1,5 +1,8 @@
 """The configuration document: defaults, overrides, and errors that name the key."""
 
+import subprocess
+import sys
+
 import pytest
 
 from fairlead_common.config import overrides_from_environment, parse_config
@@ -77,3 +80,24 @@ def test_overrides_in_the_environment_must_be_a_json_object() -> None:
     }
     with pytest.raises(InvalidInputError, match="FAIRLEAD_OVERRIDES"):
         overrides_from_environment({"FAIRLEAD_OVERRIDES": "[1]"})
+
+
+AT_ONCE = """
+import sys, threading
+from fairlead_common.config import parse_config
+sys.setswitchinterval(1e-6)
+together = threading.Barrier(8)
+def first():
+    together.wait()
+    parse_config({}, {})
+threads = [threading.Thread(target=first) for _ in range(8)]
+for each in threads: each.start()
+for each in threads: each.join()
+"""
+
+
+def test_threads_that_read_the_first_configuration_at_once_do_not_crash() -> None:
+    """Without the preparation each of these processes crashes in two of five attempts."""
+    for _ in range(10):
+        done = subprocess.run([sys.executable, "-c", AT_ONCE], capture_output=True, timeout=30, check=False)
+        assert done.returncode == 0, (done.returncode, done.stderr)

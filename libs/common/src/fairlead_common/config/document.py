@@ -143,6 +143,11 @@ class Config(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return session.startswith(_OF_SERVICES) or session in {"main", *beating, *triggered}
 
 
+# msgspec (0.22) prepares a struct at its first use, and crashes the process when two threads do so at
+# once. So the thread that imports this does: `fairlead doctor` reads the configuration in many.
+_PREPARED: Final = msgspec.json.Decoder(Config)
+
+
 def parse_config(
     document: Mapping[str, object], overrides: Mapping[str, object], *, check_models: bool = True
 ) -> Config:
