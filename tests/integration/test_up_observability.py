@@ -170,7 +170,7 @@ def test_a_message_that_cannot_be_read_is_put_back_by_command_and_discarded(up: 
     number = str(found[0]["id"])
     assert session in up.cli("dead", "ls").stdout
     assert '{"text": 7}' in up.cli("dead", "show", number).stdout
-    assert f"{number} put back into session {session}" in up.cli("dead", "retry", number).stdout
+    assert f"{number} requeued into session {session}" in up.cli("dead", "retry", number).stdout
     # Still nobody can read it: it is a dead letter again.
     again = until(
         lambda: [each for each in up.api("GET", "/api/dead")["letters"] if each["id"] > int(number)],

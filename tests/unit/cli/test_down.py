@@ -39,4 +39,4 @@ def test_runners_that_are_left_are_reported_and_sockets_of_dead_ones_are_not(
         each.close()
     assert told().endswith("; 1 runner is left: it ends 15 minutes after its last command\n")
     sockets[0].close()
-    assert told() == f"Fairlead does not run in {tmp_path}\n"
+    assert told() == f"Fairlead is not running in {tmp_path}\n"

@@ -34,7 +34,7 @@ _OPTIONS: Final = (
     click.option(
         "--on-approval",
         type=click.Choice(ON_APPROVAL),
-        help="With --message: what becomes of calls that need an approval.",
+        help="With --message: what happens to calls that need an approval.",
     ),
     click.option("--timeout", type=float, help="With --message: seconds until the run is stopped."),
     click.option("--deliver/--no-deliver", default=None, help="Deliver the answer."),

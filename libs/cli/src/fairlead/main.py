@@ -18,7 +18,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "service": ("service", "Install and control Fairlead as a service (systemd, launchd)."),
     "run": ("run", "Send a prompt to an agent and print the answer."),
     "acp": ("acp", "Serve an editor that speaks the Agent Client Protocol (Zed, JetBrains, Neovim)."),
-    "exec": ("exec", "Start Fairlead for one task in this folder, print the answer, and end."),
+    "exec": ("exec", "Start Fairlead for one task in this folder, print the answer, and exit."),
     "agents": ("agents", "List agents, and place them on hosts."),
     "sessions": ("sessions", "List, show, change, move and delete sessions."),
     "approve": ("approve", "List pending approvals and questions, or decide one."),

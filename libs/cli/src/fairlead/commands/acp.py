@@ -24,10 +24,10 @@ from fairlead_common.installation.errors import USAGE, CommandError
 )
 @URL
 def acp(agent: str | None, mode: str | None, workspace: str, url: str | None) -> None:
-    """Serve an editor that speaks the Agent Client Protocol, on standard input and output.
+    """Serve an editor that speaks the Agent Client Protocol, over standard input and output.
 
-    Editors start this by themselves: docs/acp.md has the settings of Zed, JetBrains and Neovim. Sessions are
-    those of the Fairlead that runs (`fairlead up`); a run goes on when the editor is closed.
+    Editors start this command: docs/acp.md has the settings for Zed, JetBrains and Neovim. It uses the
+    running Fairlead (`fairlead up`); a run continues when the editor is closed.
     """
     if sys.stdin.isatty():
         raise CommandError("an editor starts this, and speaks JSON-RPC with it: see docs/acp.md", USAGE)

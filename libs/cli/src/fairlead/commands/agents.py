@@ -68,8 +68,8 @@ def listing(as_json: bool) -> None:
 def place(agent: str, host: str | None, force_empty: bool) -> None:
     """Place AGENT on a host, for its next calls.
 
-    Its folder is a folder of its host: what is in it stays there, and is there again when the agent is placed
-    back. Calls that run go on where they are; sessions with a workspace of their own stay where that is.
+    The agent's folder belongs to its host: its files stay there, and are available again when you place the
+    agent back. Running calls continue where they are; sessions with their own workspace stay with it.
     """
 
     async def change(bus: Bus) -> str:

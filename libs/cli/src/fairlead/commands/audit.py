@@ -11,10 +11,10 @@ from fairlead_common.installation.errors import FAILED, CommandError
 
 
 @click.group(invoke_without_command=True)
-@click.option("--who", metavar="NAME", help="Only of this user.")
+@click.option("--who", metavar="NAME", help="Only by this user.")
 @click.option("--what", metavar="WORDS", help="Only operations that contain this, such as `approvals`.")
 @click.option("--session", metavar="SESSION", help="Only about this session.")
-@click.option("--since", metavar="DURATION", help="Only of this time, such as 24h or 7d.")
+@click.option("--since", metavar="DURATION", help="Only within this time, such as 24h or 7d.")
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number."
 )
@@ -30,7 +30,7 @@ def audit(
     url: str | None,
     **filters: str | None,
 ) -> None:
-    """List who asked for what, newest first. For admins."""
+    """List who did what, newest first. For admins."""
     if ctx.invoked_subcommand is not None:
         return
     from fairlead.newest_first import newest
@@ -44,7 +44,7 @@ def audit(
 
 
 @audit.command()
-@click.option("--head", metavar="HASH", help="Fail unless the log ends with this record, or goes on from it.")
+@click.option("--head", metavar="HASH", help="Fail unless the log ends with or continues from this record.")
 @JSON
 @URL
 def verify(head: str | None, as_json: bool, url: str | None) -> None:

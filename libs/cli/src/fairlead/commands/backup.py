@@ -55,12 +55,12 @@ def backup(
 ) -> None:
     """Back up all sessions, calls, jobs, settings and their files into one file.
 
-    Fairlead may be running or stopped; a running one is not slowed down. The file is readable by you
-    only and checked once it is written; it holds everything that was said, and who may log in.
+    Fairlead may be running or stopped; a running one is not slowed down. Only you can read the file, and it
+    is verified once it is written. It contains all conversations, and who may log in.
 
     \b
-    Not in it: workspaces and what else lies on the disks of executors, logs, keys of model providers (they
-    are in the environment), live events that are older than what the sessions say.
+    Not included: workspaces and other files on the disks of executors, logs, keys of model providers (they
+    are in the environment), live events that are already in the logs of the sessions.
     """  # noqa: D301 - click wants the control character
     from fairlead_node.backup.progress import Progress, size
     from fairlead_node.backup.verify import check_file

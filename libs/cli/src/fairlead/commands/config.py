@@ -121,7 +121,7 @@ def edit() -> None:
 @click.argument("file", type=click.File("r"))
 @click.option("--base", type=int, metavar="REVISION", help="Refuse if the document changed since then.")
 def apply(file: Any, base: int | None) -> None:
-    """Replace the stored document by FILE (`-`: standard input)."""
+    """Replace the stored document with FILE (`-`: standard input)."""
     try:
         text = file.read()
     except UnicodeDecodeError as error:
@@ -143,7 +143,7 @@ def export() -> None:
 def history(as_json: bool) -> None:
     """List the kept revisions, oldest first: when (UTC), and what each changed.
 
-    A revision that cannot be used is marked with `!`; services ignore it.
+    An unusable revision is marked with `!`; services ignore it.
     """
     found = with_bus(load)
     if as_json:
@@ -157,7 +157,7 @@ def history(as_json: bool) -> None:
 @config.command("rollback")
 @click.argument("revision", type=int)
 def rollback(revision: int) -> None:
-    """Write an earlier revision again, as a new one. 0 restores the defaults."""
+    """Store an earlier revision again, as a new one. 0 restores the defaults."""
     found = with_bus(load)
     chosen = next((one for one in found.revisions if one.revision == revision), None)
     if revision == 0:

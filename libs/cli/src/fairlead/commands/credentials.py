@@ -41,7 +41,7 @@ _FOR = click.option(
     type=_Recipient(),
     default=AGENT_RECIPIENT,
     metavar="agent|host:HOST",
-    help="Who uses it, and alone can read it (default: agent, for keys of model providers).",
+    help="The only process that uses and can read it (default: agent, for keys of model providers).",
 )
 
 
@@ -59,7 +59,7 @@ def credentials() -> None:
 @_FOR
 @URL
 def set_value(name: str, recipient: str, url: str | None) -> None:
-    """Store a value under NAME, read from standard input or asked for."""
+    """Store a value under NAME; it is read from standard input or prompted for."""
     _put(_open(url), _checked(name), recipient)
 
 
@@ -68,7 +68,7 @@ def set_value(name: str, recipient: str, url: str | None) -> None:
 @_FOR
 @URL
 def rotate(name: str, recipient: str, url: str | None) -> None:
-    """Replace the value of NAME, and seal it to the current key of its recipient."""
+    """Replace the value of NAME, and encrypt it with the current key of its recipient."""
     client = _open(url)
     if _find(client, _checked(name), recipient) is None:
         raise CommandError(
@@ -122,7 +122,7 @@ def test(name: str, recipient: str, url: str | None) -> None:
 @_FOR
 @URL
 def remove(name: str, recipient: str, url: str | None) -> None:
-    """Remove NAME: what refers to it has no key from then on."""
+    """Remove NAME: settings that refer to it have no key from then on."""
     path = f"/api/credentials/{quote(_checked(name), safe='')}{_query(recipient)}"
     _open(url).request("DELETE", path)
     click.echo(f"{name} is removed", err=True)

@@ -55,7 +55,7 @@ def list_jobs(everything: bool, as_json: bool, url: str | None) -> None:
 @cron.command()
 @job_options
 @click.option("--key", help="Idempotency key: the same key always means the same job.")
-@click.option("--dry-run", is_flag=True, help="Only show how the job is understood.")
+@click.option("--dry-run", is_flag=True, help="Only show how the job is interpreted.")
 @JSON
 @URL
 def add(key: str | None, dry_run: bool, as_json: bool, url: str | None, **given: Any) -> None:
@@ -88,7 +88,7 @@ def edit(job: str, as_json: bool, url: str | None, **given: Any) -> None:
 
 @cron.command()
 @click.argument("job", nargs=-1, required=True)
-@click.option("--to", "owner", required=True, metavar="USER", help="For whom they run from then on.")
+@click.option("--to", "owner", required=True, metavar="USER", help="The new owner.")
 @URL
 def transfer(job: tuple[str, ...], owner: str, url: str | None) -> None:
     """Give jobs, and the sessions of their runs, to another user. Only admins may do that."""
@@ -102,7 +102,7 @@ def transfer(job: tuple[str, ...], owner: str, url: str | None) -> None:
 @JSON
 @URL
 def rm(job: tuple[str, ...], as_json: bool, url: str | None) -> None:
-    """Remove jobs. Their history stays until it is too old."""
+    """Remove jobs. Their history is kept until it expires."""
     gone = {name: bool(_call(url, "DELETE", _job(name))["removed"]) for name in job}
     if as_json:
         click.echo(json.dumps({"removed": gone}))

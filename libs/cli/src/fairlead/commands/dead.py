@@ -58,9 +58,9 @@ def show(letter: int, as_json: bool, url: str | None) -> None:
 @click.argument("letters", nargs=-1, required=True, type=click.IntRange(1))
 @URL
 def retry(letters: tuple[int, ...], url: str | None) -> None:
-    """Put what people said back into its mailbox, once, and delete the dead letter."""
+    """Requeue messages of people into their mailbox, once, and delete the dead letters."""
     for done in _each(letters, "retry", url):
-        click.echo(f"{done['id']} put back into session {done['session']} as message {done['seq']}")
+        click.echo(f"{done['id']} requeued into session {done['session']} as message {done['seq']}")
 
 
 @dead.command("discard")

@@ -22,7 +22,7 @@ def down() -> None:
     lock = UpLock(home) if home.lock.exists() else None
     supervisor = lock.holder() if lock else None
     if lock is None or supervisor is None:
-        click.echo(f"Fairlead does not run in {home.path}{told_of_runners(home)}", err=True)
+        click.echo(f"Fairlead is not running in {home.path}{told_of_runners(home)}", err=True)
         return
     if supervisor == 0:
         raise CommandError(f"{home.lock} is locked, but does not name the process that holds it", FAILED)

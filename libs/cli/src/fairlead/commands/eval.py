@@ -31,7 +31,7 @@ def eval() -> None:  # noqa: A001 - the name of the command
     help="Where the model's commands run; local: on this machine, unconfined.",
 )
 @click.option(
-    "--concurrency", type=click.IntRange(1, 64), default=4, show_default=True, help="Attempts at once."
+    "--concurrency", type=click.IntRange(1, 64), default=4, show_default=True, help="Concurrent attempts."
 )
 @click.option("--against", type=_FILE, metavar="REPORT", help="Earlier report to compare with.")
 @click.option("--report", "report_file", type=_FILE, metavar="FILE", help="Write the report there, as JSON.")
@@ -42,7 +42,7 @@ def eval() -> None:  # noqa: A001 - the name of the command
     default=20.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time between two of these kills, on average.",
+    help="Average time between these kills.",
 )
 @click.option(
     "--set", "sets", multiple=True, metavar="KEY=VALUE", help="Setting of the platform; repeatable."
@@ -68,7 +68,7 @@ def run(
     keep: bool,
     **how: Any,
 ) -> None:
-    """Have a model solve the tasks of SUITE, and report how it did.
+    """Have a model solve the tasks of SUITE, and report the results.
 
     SUITE is a folder of tasks in Harbor's format, or one task. Each attempt is a durable session on a
     platform of its own. An evaluation that was stopped or killed continues when the same command is given
@@ -179,11 +179,11 @@ def replay(
     """Compare the requests of recorded sessions with those that this version would send.
 
     FILES are recordings, or folders of them. Without --against they are compared with the file requests.json
-    beside them, if there is one. No model is asked, and no tool runs.
+    beside them, if there is one. No model is called, and no tool runs.
 
     \b
     Exit status
-      0  nothing differs, or there was nothing to compare with
+      0  no difference, or nothing to compare with
       1  requests differ
       2  bad usage, or a file that cannot be read
     """  # noqa: D301 - click wants the control character

@@ -40,7 +40,7 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 @click.command()
 @click.argument("task", nargs=-1)
-@click.option("--model", help="As of `fairlead run` (default: FAIRLEAD_MODEL, else what the keys suggest).")
+@click.option("--model", help="As for `fairlead run` (default: FAIRLEAD_MODEL, else determined by the keys).")
 @click.option(
     "--workspace",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -50,7 +50,7 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 @click.option(
     "--on-approval",
     type=click.Choice(ON_APPROVAL),
-    help="What becomes of calls that need an approval (default: ask on a terminal, else deny).",
+    help="What happens to calls that need an approval (default: ask on a terminal, else deny).",
 )
 @click.option(
     "--mode",
@@ -59,18 +59,18 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 )
 @click.option("--sandbox", type=click.Choice(["local", "bubblewrap", "docker"]), help="Where commands run.")
 @click.option("--thinking", type=click.Choice(THINKING), help="How hard the model thinks.")
-@click.option("--max-usd", type=click.FloatRange(min=0, min_open=True), help="Dollars that it may cost.")
-@click.option("--max-turns", type=click.IntRange(min=1), help="Replies of the model.")
+@click.option("--max-usd", type=click.FloatRange(min=0, min_open=True), help="Maximum cost, in dollars.")
+@click.option("--max-turns", type=click.IntRange(min=1), help="Maximum number of replies of the model.")
 @TIMEOUT
 @click.option(
     "--leave-running",
     is_flag=True,
-    help="Let background processes go on, for a container that is thrown away later.",
+    help="Leave background processes running, for a disposable container.",
 )
 @click.option(
     "--disposable",
     is_flag=True,
-    help="This machine is thrown away later, with nothing on it or in its reach to harm: ask less.",
+    help="This machine is disposable, with nothing on it or within its reach to protect: ask less.",
 )
 @OUTPUT_FORMAT
 def exec(  # noqa: A001 - the name of the command
@@ -82,18 +82,18 @@ def exec(  # noqa: A001 - the name of the command
     disposable: bool,
     **wishes: Any,
 ) -> None:
-    """Start Fairlead for one task in this folder, print the answer, and end.
+    """Start Fairlead for one task in this folder, print the answer, and exit.
 
-    TASK is a prompt; what is piped in is joined to it, and `-` stands for that alone. No other Fairlead has
-    to run, and nothing is left behind: no process, and no file outside of the folder. What a command leaves
-    running ends with it. With FAIRLEAD_HOME, the session is stored there; a Fairlead that runs on that home
-    already is used.
+    TASK is a prompt. Text from a pipe is added to it; `-` uses only that text. No other Fairlead needs to be
+    running, and nothing is left behind: no process, and no file outside the folder. Background processes end
+    with the task. With FAIRLEAD_HOME, the session is stored there; if a Fairlead is already running on that
+    home, it is used.
 
-    The environment gives keys of model providers, as for `fairlead up`.
+    Keys of model providers are read from the environment, as by `fairlead up`.
 
     \b
     Exit status
-      as of `fairlead run`: 0 completed, 1 failed, 2 bad usage, 3 not approved, 4 aborted, 5 timed out,
+      as for `fairlead run`: 0 completed, 1 failed, 2 bad usage, 3 not approved, 4 aborted, 5 timed out,
       6 turn limit or budget, 7 unknown, 8 truncated
 
     \b

@@ -62,7 +62,7 @@ def invite(
 ) -> None:
     """Print a join token with which one machine may join as HOST, once.
 
-    Whoever has the join token can join: send it as you would send a password.
+    Anyone who has the join token can join: treat it like a password.
     """
     from fairlead_common.permissions import nkey
     from fairlead_remote.host_records import Invitation, checked
@@ -103,8 +103,8 @@ def invite(
 def join(text: str, workers: int, capacity: int | None, replace: bool, no_run: bool) -> None:
     """Join with JOIN_TOKEN, and run executors. `-`, or nothing, reads it from standard input.
 
-    On the command line a join token can be seen by other users of the machine while it joins; it is good for
-    nothing afterwards.
+    Other users of the machine can see a join token on the command line while it joins; afterwards it is
+    worthless.
     """
     from fairlead_common.service.logs import configure_logs
     from fairlead_remote.join_token import decode
@@ -227,7 +227,7 @@ def leaf(
 ) -> None:
     """Write to FOLDER the configuration of a leaf node, and a key for each of HOSTS behind it.
 
-    A leaf node is as trusted as the server in the middle: that cannot hold it to the rights of its hosts.
+    A leaf node is as trusted as the central server, which cannot restrict it to the rights of its hosts.
     """
     from fairlead_remote.leaf import write_leaf
 

@@ -4,7 +4,9 @@ import click
 
 
 @click.command()
-@click.option("--prepare", is_flag=True, hidden=True, help="Make home and token; print a new token only.")
+@click.option(
+    "--prepare", is_flag=True, hidden=True, help="Create the home and the token; print only a new token."
+)
 @click.option("--url", help="Address in the link (default: FAIRLEAD_URL, else this machine).")
 def login(prepare: bool, url: str | None) -> None:
     """Print a link that opens the page in a browser, logged in. It works once, within ten minutes.

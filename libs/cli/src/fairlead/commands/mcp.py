@@ -23,7 +23,7 @@ def mcp() -> None:
 @mcp.command()
 @URL
 def serve(url: str | None) -> None:
-    """Serve MCP on standard input and output, for clients that start their servers.
+    """Serve MCP over standard input and output, for clients that start their servers.
 
     Clients that speak streamable HTTP need no command: their address is http://127.0.0.1:8420/mcp.
     """
@@ -36,7 +36,9 @@ def serve(url: str | None) -> None:
 @mcp.command(context_settings={"ignore_unknown_options": False})
 @click.argument("name")
 @click.argument("command", nargs=-1)
-@click.option("--url", "address", default="", metavar="URL", help="A server elsewhere, instead of a command.")
+@click.option(
+    "--url", "address", default="", metavar="URL", help="Address of a remote server, instead of a command."
+)
 @click.option(
     "--env",
     "variables",
@@ -52,10 +54,12 @@ def serve(url: str | None) -> None:
     help="Header of requests to the URL; VALUE as for --env.",
 )
 @click.option("--allow", multiple=True, metavar="TOOL", help="Offer only these tools; `*` at the end.")
-@click.option("--deny", multiple=True, metavar="TOOL", help="Leave these tools out.")
+@click.option("--deny", multiple=True, metavar="TOOL", help="Omit these tools.")
 @click.option("--host", "hosts", multiple=True, metavar="HOST", help="Hosts that offer it (default: all).")
 @click.option("--cwd", default="", metavar="FOLDER", help="Where the command runs.")
-@click.option("--trusted", is_flag=True, help="Believe what it says of its tools (read-only, idempotent).")
+@click.option(
+    "--trusted", is_flag=True, help="Believe what it declares about its tools (read-only, idempotent)."
+)
 @click.option("--replace", is_flag=True, help="Replace a server of this name.")
 def add(
     name: str,
@@ -72,7 +76,7 @@ def add(
 ) -> None:
     """Add the MCP server NAME: a command after `--`, or --url.
 
-    A command runs on the hosts of executors as they do, outside every sandbox.
+    A command runs on the hosts of executors with their rights, outside every sandbox.
     """
     if bool(command) == bool(address):
         raise CommandError("give either a command, after `--`, or --url", USAGE)
@@ -116,7 +120,7 @@ def remove(name: str) -> None:
 @mcp.command("ls")
 @JSON
 def listing(as_json: bool) -> None:
-    """List the MCP servers: where each is, how many tools agents get of it, and what is wrong."""
+    """List the MCP servers: where each is, how many tools agents get from it, and problems."""
     servers, offered, warnings = _state()
     rows = [
         {
@@ -148,8 +152,8 @@ def listing(as_json: bool) -> None:
 def test(name: str, as_json: bool) -> None:
     """Start or contact the MCP server NAME here, and list its tools with their sizes.
 
-    It runs with your environment, not with that of an executor. Exit status 1 if it cannot be reached; what
-    it wrote to its standard error is shown then.
+    It runs with your environment, not with that of an executor. If it cannot be reached, the exit status
+    is 1, and its standard error is shown.
     """
     from fairlead.tool_preview import ask, show
 
@@ -165,7 +169,7 @@ def test(name: str, as_json: bool) -> None:
 @click.argument("prompt", required=False)
 @click.argument("arguments", nargs=-1, metavar="[ARGUMENT=VALUE]...")
 def prompt_of(name: str, prompt: str | None, arguments: tuple[str, ...]) -> None:
-    """Print a prompt of the MCP server NAME, filled in; without PROMPT, list those that it has.
+    """Print a prompt of the MCP server NAME, filled in; without PROMPT, list its prompts.
 
     Use one with: fairlead run "$(fairlead mcp prompt NAME PROMPT ARGUMENT=VALUE)"
     """
@@ -197,13 +201,13 @@ def prompt_of(name: str, prompt: str | None, arguments: tuple[str, ...]) -> None
 
 @mcp.command()
 @click.argument("name")
-@click.option("--no-browser", is_flag=True, help="Print the address alone.")
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
 @URL
 def login(name: str, no_browser: bool, url: str | None) -> None:
-    """Log in at the MCP server NAME (OAuth), for the executors that offer it.
+    """Log in to the MCP server NAME (OAuth), for the executors that offer it.
 
-    Opens its login page in your browser, and stores what it gives, sealed to the hosts of the executors. They
-    renew it from then on. If the browser runs on another machine, paste the address here that it ends at.
+    Opens its login page in your browser and stores the tokens, encrypted for the hosts of the executors,
+    which refresh them. If the browser runs on another machine, paste the address at which it ends here.
     """
     from fairlead.access import open_client
     from fairlead.mcp_login import log_in
@@ -227,7 +231,7 @@ def login(name: str, no_browser: bool, url: str | None) -> None:
 
     if server["oauth"]["stored"] != credential:
         _change(change)
-    click.echo(f"logged in at {name}; stored for {', '.join(hosts)}", err=True)
+    click.echo(f"logged in to {name}; stored for {', '.join(hosts)}", err=True)
 
 
 def _hosts(wanted: list[str]) -> list[str]:

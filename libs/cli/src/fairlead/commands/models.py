@@ -14,12 +14,14 @@ _UNKNOWN: Final = "?"
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the source of each value.")
-@click.option("--all", "all_of_them", is_flag=True, help="Also models that providers list and nothing uses.")
+@click.option(
+    "--all", "all_of_them", is_flag=True, help="Include models that providers list but nothing uses."
+)
 @URL
 def models(as_json: bool, all_of_them: bool, url: str | None) -> None:
     """List models: window, output limit, prices, images, thinking.
 
-    `?` is unknown: neither the configuration (models.entries), nor the provider, nor the bundled table tells.
+    `?` means unknown to the configuration (models.entries), the provider and the bundled table.
     Without --all, models that providers list are shown only if the configuration names them.
     """
     from fairlead.access import open_client

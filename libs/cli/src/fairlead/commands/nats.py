@@ -38,7 +38,7 @@ _VARIABLES = {
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object: a context of the `nats` command.")
 @click.pass_context
 def nats(ctx: click.Context, as_env: bool, as_json: bool) -> None:
-    """Show how to connect to this home's NATS server as its owner, who may do everything."""
+    """Show how to connect to this home's NATS server as its owner, who has all rights."""
     if ctx.invoked_subcommand is not None:
         return
     if os.environ.get("FAIRLEAD_IN_CONTAINERS"):
@@ -71,7 +71,7 @@ Another system gets a user of its own, with less: fairlead nats user add --help"
 
 @nats.group()
 @click.option(
-    "--secrets", metavar="FOLDER", help="Those of a deployment of containers (scripts/nats-user gives this)."
+    "--secrets", metavar="FOLDER", help="Secrets folder of a container deployment (set by scripts/nats-user)."
 )
 @click.pass_context
 def user(ctx: click.Context, secrets: str | None) -> None:
@@ -116,7 +116,7 @@ def user(ctx: click.Context, secrets: str | None) -> None:
     "may",
     flag_value="agents",
     multiple=True,
-    help="May find its sessions by the Synadia Agent Protocol, and prompt them so.",
+    help="May find and prompt its sessions with the Synadia Agent Protocol.",
 )
 @click.option(
     "--approve",
@@ -134,7 +134,7 @@ def user(ctx: click.Context, secrets: str | None) -> None:
     "may",
     flag_value="live",
     multiple=True,
-    help="May watch what is stored of its sessions, and their events.",
+    help="May watch the logs and events of its sessions.",
 )
 @click.option(
     "--ping",
@@ -148,7 +148,7 @@ def user(ctx: click.Context, secrets: str | None) -> None:
     "may",
     flag_value="jobs",
     multiple=True,
-    help="May hear what happens to jobs: added, started, finished, and when they fire next.",
+    help="May receive events of jobs: added, started, finished, and when they fire next.",
 )
 @click.option(
     "--host-agent",
@@ -161,7 +161,7 @@ def user(ctx: click.Context, secrets: str | None) -> None:
     "--acts-for",
     "acts_for",
     metavar="USER",
-    help="What it says counts as said by this user of Fairlead: it reaches that user's sessions only.",
+    help="Its messages count as this Fairlead user's: it reaches only that user's sessions.",
 )
 @click.option("--context", "as_context", is_flag=True, help="Print a context of the `nats` command, as JSON.")
 @click.pass_obj
@@ -232,11 +232,13 @@ def add(
 
 @user.command("set")
 @click.argument("name")
-@click.option("--acts-for", "acts_for", metavar="USER", help="For this user of Fairlead, from now on.")
-@click.option("--for-nobody", is_flag=True, help="For nobody any more: it is trusted with all that it may.")
+@click.option("--acts-for", "acts_for", metavar="USER", help="Act for this Fairlead user from now on.")
+@click.option(
+    "--for-nobody", is_flag=True, help="Act for nobody any more: it is trusted with all its rights."
+)
 @click.pass_obj
 def change(users: UserRegister, name: str, acts_for: str | None, for_nobody: bool) -> None:
-    """Change for whom the NATS user NAME acts. It keeps its key; its connections are made anew."""
+    """Change for whom the NATS user NAME acts. It keeps its key, and must reconnect."""
     if (acts_for is None) != for_nobody:
         raise CommandError("give one of --acts-for and --for-nobody", USAGE)
     known = next((each for each in users.added() if each.name == name), None)
@@ -265,7 +267,7 @@ def _actor(name: str | None) -> Actor | None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 @click.pass_obj
 def show(users: UserRegister, as_json: bool) -> None:
-    """Show the users that were added, and what they may."""
+    """Show the users that were added, and their rights."""
     found = users.added()
     if as_json:
         click.echo(json.dumps([{**each._asdict(), "recipe": dict(each.recipe)} for each in found]))
@@ -290,7 +292,7 @@ def remove(users: UserRegister, name: str) -> None:
 @user.command(hidden=True)
 @click.pass_obj
 def render(users: UserRegister) -> None:
-    """Write the server's file again, with the rights that this version has for the users."""
+    """Rewrite the server's file with the rights that this version grants to the users."""
     users.render()
 
 

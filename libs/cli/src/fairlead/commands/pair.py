@@ -12,12 +12,14 @@ from fairlead.options import JSON, URL
 
 
 @click.command()
-@click.option("--user", metavar="NAME", help="Who is to get in (default: you); a new user needs --role.")
-@click.option("--role", type=click.Choice(ROLES), help="Of a new user.")
-@click.option("--scopes", metavar="SCOPE,...", help="Of the token (default: all of the role).")
+@click.option("--user", metavar="NAME", help="User to log in (default: you); a new user needs --role.")
+@click.option("--role", type=click.Choice(ROLES), help="Role of a new user.")
+@click.option("--scopes", metavar="SCOPE,...", help="Scopes of the token (default: all of the role).")
 @click.option("--name", default="", help="What it is for, such as the device.")
-@click.option("--ttl", default="5m", show_default=True, metavar="DURATION", help="How long the code is good.")
-@click.option("--expires", metavar="DURATION", help="When the token ends; without it: never.")
+@click.option(
+    "--ttl", default="5m", show_default=True, metavar="DURATION", help="How long the code is valid."
+)
+@click.option("--expires", metavar="DURATION", help="Expiry of the token (default: never).")
 @click.option(
     "--redeem", "code", metavar="CODE", help="Redeem a code here: print the token, and nothing else."
 )
@@ -34,7 +36,7 @@ def pair(
     as_json: bool,
     url: str | None,
 ) -> None:
-    """Print a code and a link that let another device or person in, once, within minutes."""
+    """Print a code and a link that let another device or person log in, once, within minutes."""
     from fairlead.access import open_client
     from fairlead.client import GatewayClient
     from fairlead_common.installation.access import server_url

@@ -33,14 +33,14 @@ _SHOWN = 20
 @click.option("--force", is_flag=True, help="Restore even if data is stored there already.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, without progress.")
 def restore(file: Path, nats_url: str | None, replicas: int | None, force: bool, as_json: bool) -> None:
-    """Put a backup back, into a home where nothing runs or into a NATS server that no one works on.
+    """Restore a backup, into a home that is stopped or into a NATS server that is not in use.
 
     Tool calls that had not been started when the backup was made may have run since: they get the outcome
-    `unknown` and are not started by themselves. Approvals that waited wait again. Sessions that were at work
-    go on. Jobs fire what they missed as their misfire policy says; what fired between the backup and the
-    loss is not known any more, and may fire again.
+    `unknown` and are not started automatically. Pending approvals are pending again. Working sessions
+    continue. Jobs fire missed slots according to their misfire policy; slots that fired between the backup
+    and the loss are unknown, and may fire again.
 
-    A restore that was cut off has lost nothing in a home, and can simply be run again.
+    An interrupted restore loses nothing in a home; run it again.
     """
     from fairlead_node.backup.archive import open_backup
     from fairlead_node.backup.locations import target

@@ -22,16 +22,20 @@ from fairlead_common.installation.errors import USAGE, CommandError
 )
 @click.option("--thinking", type=click.Choice(THINKING), help="How hard the model thinks in this run.")
 @click.option(
-    "--max-usd", type=click.FloatRange(min=0, min_open=True), help="Dollars that this run may cost."
+    "--max-usd", type=click.FloatRange(min=0, min_open=True), help="Maximum cost of this run, in dollars."
 )
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Tokens of this run.")
-@click.option("--max-turns", type=click.IntRange(min=1), help="Replies of the model in this run.")
-@click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), help="Time of this run.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Maximum number of tokens in this run.")
+@click.option(
+    "--max-turns", type=click.IntRange(min=1), help="Maximum number of replies of the model in this run."
+)
+@click.option(
+    "--max-seconds", type=click.FloatRange(min=0, min_open=True), help="Maximum duration of this run."
+)
 @click.option("--mode", type=click.Choice(["safe", "ask", "allow-all"]), help="Which calls need an approval.")
 @click.option(
     "--on-approval",
     type=click.Choice(ON_APPROVAL),
-    help="Calls of this run that need an approval: ask a person, or deny them and go on.",
+    help="Calls of this run that need an approval: ask a person, or deny them and continue.",
 )
 @click.option(
     "--sandbox",
@@ -51,12 +55,12 @@ from fairlead_common.installation.errors import USAGE, CommandError
 def run(prompt: tuple[str, ...], url: str | None, output_format: Any, **wishes: Any) -> None:
     """Send a prompt to an agent and print the answer.
 
-    What is piped in is joined to the prompt. A file that is sent with it lands in the workspace of the
-    agent, which is told where. The words go to standard output as they come, tool calls
-    to standard error. A gateway that restarts meanwhile does no harm.
+    Text from a pipe is added to the prompt. A file that you send is copied to the agent's workspace, and
+    the agent is told where. The answer goes to standard output as it is written, tool calls
+    to standard error. A restart of the gateway does not interrupt the command.
 
-    On a terminal you are asked about approvals. Without one the run is aborted and ends with status 3;
-    with --on-approval deny the model is told that the call was denied, and the run goes on.
+    On a terminal you are asked for approvals. Without one the run is aborted and ends with status 3;
+    with --on-approval deny the model is told that the call was denied, and the run continues.
 
     \b
     Exit status

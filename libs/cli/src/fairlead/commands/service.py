@@ -22,7 +22,7 @@ _NAME = click.option("--name", help="Default: fairlead; with --executor: fairlea
 _EXECUTOR = click.option(
     "--executor", is_flag=True, help="Install the executors of a machine that joined another Fairlead."
 )
-_SYSTEM = click.option("--system", is_flag=True, help="Install for the machine, not for this user.")
+_SYSTEM = click.option("--system", is_flag=True, help="Install for the machine instead of for this user.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -34,12 +34,14 @@ def service() -> None:
 @_SYSTEM
 @_EXECUTOR
 @_NAME
-@click.option("--user", metavar="NAME", help="With --system: runs as (default: fairlead, made if missing).")
+@click.option(
+    "--user", metavar="NAME", help="With --system: user to run as (default: fairlead, created if missing)."
+)
 @click.option(
     "--env",
     multiple=True,
     metavar="KEY[=VALUE]",
-    help="Variable for the service; KEY alone takes its value here.",
+    help="Variable for the service; KEY without a value takes it from this shell.",
 )
 @click.option("--linger/--no-linger", default=None, help="Start with the machine, before you log in.")
 @click.option("--dry-run", is_flag=True, help="Print the files and commands; change nothing.")
@@ -59,8 +61,8 @@ def install(
     fairlead service install --env OPENAI_API_KEY -- --workers agent=2
     sudo fairlead service install --system
 
-    FAIRLEAD_* settings of this shell that are not secret go with it; keys do only by --env, into a file that
-    only the service's user (or root) can read.
+    FAIRLEAD_* settings of this shell that are not secret are copied. Keys are copied only with --env, to a
+    file that only the service's user (or root) can read.
     """  # noqa: D301 - click wants the control character
     from fairlead_node.os_service import installer
 
@@ -85,7 +87,7 @@ def install(
 @click.option("--end-commands", is_flag=True, help="Also end the commands that agents still run.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done.")
 def uninstall(system: bool, executor: bool, name: str | None, end_commands: bool, dry_run: bool) -> None:
-    """Stop the service and remove it. What it stored is kept."""
+    """Stop the service and remove it. Its data is kept."""
     from fairlead_node.os_service.installer import uninstall as remove
 
     scope, chosen = _which(system, executor, name)
@@ -193,7 +195,7 @@ service.command("restart")(_turner("restart", "Restart the service; commands of 
 def run(env_file: Path, arguments: tuple[str, ...]) -> None:
     """Run `fairlead <arguments>` with an environment file, for managers that have none (launchd).
 
-    What starting again does not mend ends with status 0, which such a manager leaves alone.
+    A failure that a restart cannot fix ends with status 0, so that such a manager does not retry it.
     """
     from fairlead.main import main
     from fairlead_node.os_service.env_file import read

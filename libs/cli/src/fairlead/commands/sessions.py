@@ -11,7 +11,7 @@ from fairlead.options import JSON, ON_APPROVAL, THINKING, URL, Subcommands
 from fairlead_common.protocol.plans import PLAN_TOOL
 
 LEAF = click.option(
-    "--leaf", metavar="ENTRY", help="Id of the last message as you know it: do nothing if it is another now."
+    "--leaf", metavar="ENTRY", help="Id of the last message that you know: do nothing if it has changed."
 )
 
 
@@ -61,7 +61,7 @@ def ls(limit: int, query: str, everything: bool, as_json: bool, url: str | None)
 @JSON
 @URL
 def show(session: str, everything: bool, as_json: bool, url: str | None) -> None:
-    """Show the conversation and the tool calls of a session: the branch that goes on."""
+    """Show the conversation and the tool calls of a session: the current branch."""
     from urllib.parse import quote
 
     from fairlead.access import open_client
@@ -141,16 +141,16 @@ def rm(session: tuple[str, ...], url: str | None) -> None:
     "older_than",
     required=True,
     metavar="TIME",
-    help="Without a change for so long: 30d, 12h, 2w.",
+    help="Without activity for this long: 30d, 12h, 2w.",
 )
 @click.option("--archived", is_flag=True, help="Only archived sessions.")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @JSON
 @URL
 def prune(older_than: str, archived: bool, dry_run: bool, as_json: bool, url: str | None) -> None:
-    """Delete sessions in which nothing has happened for a time, with their whole history.
+    """Delete sessions without recent activity, with their whole history.
 
-    Pinned sessions stay, those that work or wait, and those that heartbeats, triggers and jobs use.
+    Kept are pinned sessions, those that work or wait, and those that heartbeats, triggers and jobs use.
     """
     from fairlead.access import open_client
 
@@ -189,8 +189,8 @@ def prune(older_than: str, archived: bool, dry_run: bool, as_json: bool, url: st
 def move(session: str, host: str | None, force_empty: bool, url: str | None) -> None:
     """Move a session to a workspace on another host.
 
-    A scratch is empty there, a clone or worktree is made again. What is in the workspace now stays where it
-    is, and is there again when the session is moved back. Calls that run go on where they are.
+    A scratch is empty there; a clone or worktree is created again. The files of the current workspace stay
+    where they are, and are available again when you move the session back. Running calls continue.
     """
     from urllib.parse import quote
 
@@ -209,17 +209,17 @@ def move(session: str, host: str | None, force_empty: bool, url: str | None) -> 
 @click.option(
     "--thinking",
     type=click.Choice(["", *THINKING]),
-    help="How hard it thinks; '': as the agent has it.",
+    help="How hard the model thinks; '': the agent's setting.",
 )
 @click.option(
     "--on-approval",
     type=click.Choice(["", *ON_APPROVAL]),
-    help="Calls that need an approval: ask a person, or deny them; '': as the agent has it.",
+    help="Calls that need an approval: ask a person, or deny them; '': the agent's setting.",
 )
 @click.option("--sandbox", type=click.Choice(["local", "bubblewrap", "docker"]))
 @click.option("--work-mode", type=click.Choice(["plan", "implement", "bugfix", "review"]))
 @click.option("--pinned/--not-pinned", default=None, help="Show it first in lists.")
-@click.option("--archived/--not-archived", default=None, help="Leave it out of lists.")
+@click.option("--archived/--not-archived", default=None, help="Omit it from lists.")
 @click.option("--deny", multiple=True, metavar="RULE", help="Never here, instead of earlier ones; '': none.")
 @URL
 def change(session: str, url: str | None, deny: tuple[str, ...], **wishes: str | bool | None) -> None:
@@ -240,11 +240,11 @@ def change(session: str, url: str | None, deny: tuple[str, ...], **wishes: str |
 @sessions.command("navigate")
 @click.argument("session")
 @click.argument("entry")
-@click.option("--summarize", is_flag=True, help="Tell the model in a summary what is left behind.")
+@click.option("--summarize", is_flag=True, help="Give the model a summary of the branch that you leave.")
 @LEAF
 @URL
 def navigate(session: str, entry: str, summarize: bool, leaf: str | None, url: str | None) -> None:
-    """Go on behind another entry, on any branch. An open run is aborted first."""
+    """Continue after another entry, on any branch. An open run is aborted first."""
     _change_branch(session, "navigate", {"entry": entry, "summarize": summarize}, leaf, url)
 
 
@@ -255,7 +255,7 @@ def navigate(session: str, entry: str, summarize: bool, leaf: str | None, url: s
 @LEAF
 @URL
 def edit(session: str, entry: str, text: str, leaf: str | None, url: str | None) -> None:
-    """Say something else instead of a user message; its run begins."""
+    """Replace a user message by another text, and run it."""
     _change_branch(session, "edit", {"entry": entry, "text": text}, leaf, url)
 
 
@@ -271,8 +271,8 @@ def regenerate(session: str, entry: str | None, leaf: str | None, url: str | Non
 
 @sessions.command("compact")
 @click.argument("session")
-@click.option("--instructions", default="", help="What the summary should look at in particular.")
-@click.option("--undo", is_flag=True, help="Take the last summary back: the model is shown all of it again.")
+@click.option("--instructions", default="", help="What the summary should focus on.")
+@click.option("--undo", is_flag=True, help="Undo the last summary: the model sees the full messages again.")
 @URL
 def compact(session: str, instructions: str, undo: bool, url: str | None) -> None:
     """Show the model a summary instead of the older messages, which all stay in the log."""
@@ -293,7 +293,7 @@ def compact(session: str, instructions: str, undo: bool, url: str | None) -> Non
             if "compaction" in answer
             else ""
         )
-    click.echo(f"{session}: {text or 'accepted, still under way'}", err=True)
+    click.echo(f"{session}: {text or 'accepted, still in progress'}", err=True)
 
 
 @sessions.command("fork")
@@ -303,7 +303,7 @@ def compact(session: str, instructions: str, undo: bool, url: str | None) -> Non
 @click.option("--title")
 @URL
 def fork(session: str, entry: str | None, new: str | None, title: str | None, url: str | None) -> None:
-    """Make a session that begins with the conversation of this one, up to an entry; print its id."""
+    """Create a session that begins with the conversation of this one, up to an entry; print its id."""
     from urllib.parse import quote
 
     from fairlead.access import open_client
@@ -316,7 +316,7 @@ def fork(session: str, entry: str | None, new: str | None, title: str | None, ur
 
 @sessions.command()
 @click.argument("session", nargs=-1, required=True)
-@click.option("--to", "owner", required=True, metavar="USER", help="Who owns them from then on.")
+@click.option("--to", "owner", required=True, metavar="USER", help="The new owner.")
 @URL
 def transfer(session: tuple[str, ...], owner: str, url: str | None) -> None:
     """Give sessions to another user. Only admins may do that."""
@@ -340,7 +340,9 @@ def _change_branch(
     body = body if leaf is None else {**body, "leaf": leaf}
     answer = open_client(url).request("POST", f"/api/sessions/{quote(session, safe='')}/{action}", body)
     at = answer.get("entry")
-    click.echo(f"{session} goes on behind {at}" if at else f"{session}: accepted, still under way", err=True)
+    click.echo(
+        f"{session} continues after {at}" if at else f"{session}: accepted, still in progress", err=True
+    )
 
 
 def _told(entry: dict[str, Any]) -> list[str]:

@@ -17,7 +17,7 @@ from fairlead_common.installation.errors import UNREACHABLE, CommandError
 def status(as_json: bool, url: str | None) -> None:
     """Show the services and executors, as NATS reports them.
 
-    Ends with status 69 if NATS does not answer the gateway, for then they are not known.
+    Exits with status 69 if NATS does not answer the gateway, because the services are then unknown.
     """
     from fairlead.access import open_client
 

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @click.group(cls=Subcommands)
 def storage() -> None:
-    """Show what is stored and what grows, and remove what nothing names any more."""
+    """Show what is stored and what grows, and remove what is no longer referenced."""
 
 
 @storage.command("ls")
@@ -60,16 +60,16 @@ def ls(nats_url: str | None, as_json: bool) -> None:
     default="7d",
     show_default=True,
     metavar="TIME",
-    help="Only what was stored so long ago, at least 2d: 7d, 4w.",
+    help="Only what is at least this old, 2d or more: 7d, 4w.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @_NATS
 @JSON
 def prune(older_than: str, dry_run: bool, nats_url: str | None, as_json: bool) -> None:
-    """Remove attachments, outputs and large messages that nothing stored names any more.
+    """Remove attachments, outputs and large messages that are no longer referenced.
 
-    They stay when their session is deleted, since other sessions may name the same bytes. Everything that is
-    stored is searched for their names first. Fairlead may be running or stopped; no backup is made meanwhile.
+    They are kept when their session is deleted, because other sessions may refer to the same content. All
+    stored data is searched for references first. Fairlead may be running or stopped; backups wait meanwhile.
     """
     import msgspec
 

@@ -19,15 +19,17 @@ def tokens() -> None:
 
 @tokens.command()
 @click.option("--scopes", required=True, metavar="SCOPE,...", help=f"Of {', '.join(_SCOPES)}.")
-@click.option("--expires", metavar="DURATION", help="Such as 30d; without it the token does not expire.")
+@click.option(
+    "--expires", metavar="DURATION", help="Expiry, such as 30d (default: the token does not expire)."
+)
 @click.option("--name", default="", help="What it is for.")
-@click.option("--user", metavar="NAME", help="Whose rights it has at most (default: yours).")
+@click.option("--user", metavar="NAME", help="User whose rights limit it (default: you).")
 @JSON
 @URL
 def create(
     scopes: str, expires: str | None, name: str, user: str | None, as_json: bool, url: str | None
 ) -> None:
-    """Print a new token, and nothing else. It is shown this once."""
+    """Print a new token, and nothing else. It is shown only once."""
     from fairlead.access import open_client
 
     wanted = [each.strip() for each in scopes.split(",") if each.strip()]
@@ -47,7 +49,7 @@ def create(
 @JSON
 @URL
 def ls(as_json: bool, url: str | None) -> None:
-    """List your tokens; as an admin all. The tokens themselves are stored nowhere."""
+    """List your tokens, or as an admin all tokens. The tokens themselves are not stored."""
     from fairlead.access import open_client
 
     found = open_client(url).patiently("GET", "/api/tokens", patience_s=3.0)["tokens"]
@@ -67,7 +69,7 @@ def ls(as_json: bool, url: str | None) -> None:
 @click.argument("token_id", metavar="ID")
 @URL
 def revoke(token_id: str, url: str | None) -> None:
-    """Revoke a token, by the id that `ls` shows. What was made from it ends with it."""
+    """Revoke a token, by the id that `ls` shows. Tokens and logins created from it end too."""
     from urllib.parse import quote
 
     from fairlead.access import open_client

@@ -10,20 +10,24 @@ from fairlead.options import JSON
 
 @click.group()
 def tools() -> None:
-    """Look at tools before agents get them."""
+    """Preview tools before agents get them."""
 
 
 @tools.command()
 @click.argument("document", metavar="URL|FILE")
 @click.option("--allow", multiple=True, metavar="RULE", help="Operations to offer, such as 'GET /pets/*'.")
-@click.option("--deny", multiple=True, metavar="RULE", help="Operations to leave out.")
-@click.option("--base-url", default="", metavar="URL", help="Where requests go, if not as the document says.")
-@click.option("--name", default="api", show_default=True, help="Name of the interface, a part of its tools'.")
+@click.option("--deny", multiple=True, metavar="RULE", help="Operations to omit.")
+@click.option(
+    "--base-url", default="", metavar="URL", help="Where requests go, instead of the server in the document."
+)
+@click.option(
+    "--name", default="api", show_default=True, help="Name of the API, part of the names of its tools."
+)
 @JSON
 def preview(
     document: str, allow: tuple[str, ...], deny: tuple[str, ...], base_url: str, name: str, as_json: bool
 ) -> None:
-    """Show which operations of an OpenAPI document would become tools, and which not and why.
+    """Show which operations of an OpenAPI document would become tools, and which would not and why.
 
     Nothing is stored. `fairlead config set tools.openapi.NAME ...` offers them. Exit status 1 if the
     interface would not work like this.

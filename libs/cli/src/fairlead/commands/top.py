@@ -16,7 +16,7 @@ _ROWS = 15
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print one view as plain text, and end.")
+@click.option("--once", is_flag=True, help="Print one view as plain text, and exit.")
 @click.option(
     "--interval",
     type=click.FloatRange(1, 3600),
@@ -26,7 +26,7 @@ _ROWS = 15
 )
 @URL
 def top(once: bool, interval: float, url: str | None) -> None:
-    """Show what happens now: sessions at work, runs, models, approvals, executors, cost of today.
+    """Show current activity: working sessions, runs, models, approvals, executors, today's cost.
 
     Ctrl-C ends it.
     """

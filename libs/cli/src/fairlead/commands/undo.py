@@ -11,15 +11,15 @@ _CHANGES: Final = {"restored": "restored", "removed": "removed", "brought_back":
 
 @click.command()
 @click.argument("session", required=False)
-@click.option("--to", metavar="ENTRY", help="Undo all that it did from this entry on.")
+@click.option("--to", metavar="ENTRY", help="Undo all its changes from this entry on.")
 @click.option("--force", is_flag=True, help="Also restore files that others changed since.")
 @click.option("--preview", is_flag=True, help="Only show what would be done.")
 @URL
 def undo(session: str | None, to: str | None, force: bool, preview: bool, url: str | None) -> None:
     """Restore the files that the last turn of a session changed (the newest session without SESSION).
 
-    The conversation stays; the model is told which files were restored. The last line printed tells how to
-    take the undo back.
+    The conversation stays; the model is told which files were restored. The last line of the output says how
+    to revert the undo.
     """
     from urllib.parse import quote
 
@@ -37,7 +37,7 @@ def undo(session: str | None, to: str | None, force: bool, preview: bool, url: s
     body = {name: value for name, value in wishes.items() if value is not None}
     answer = client.request("POST", f"/api/sessions/{quote(session, safe='')}/undo", body)
     if "undo" not in answer:
-        click.echo(f"{session}: accepted, still under way", err=True)
+        click.echo(f"{session}: accepted, still in progress", err=True)
         return
     _show(session, answer)
 
@@ -52,6 +52,6 @@ def _show(session: str, answer: dict[str, Any]) -> None:
         click.echo(f"{path}: left as it is: {why}")
     for each in answer["conflicts"]:
         by = f"session {each['session']}" if each.get("session") else "something outside of sessions"
-        click.echo(f"{each['path']}: was changed since by {by}", err=True)
+        click.echo(f"{each['path']}: has since been changed by {by}", err=True)
     if answer["status"] == "restored":
-        click.echo(f"to take it back: fairlead undo {session} --to {answer['undo']}", err=True)
+        click.echo(f"to revert this: fairlead undo {session} --to {answer['undo']}", err=True)

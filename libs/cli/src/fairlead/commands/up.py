@@ -37,12 +37,12 @@ from fairlead_remote.listener import RemoteListener
 @click.option(
     "--listen",
     metavar="ADDRESS[:PORT]|off",
-    help="Let executors of other machines in at this address, encrypted; kept for later starts.",
+    help="Accept executors on other machines at this address, encrypted; kept for later starts.",
 )
 @click.option(
     "--tailscale",
     type=click.Choice(("serve", "funnel")),
-    help="Have the tailscaled of this machine offer it by https: to the tailnet, or to the internet.",
+    help="Expose the page with this machine's tailscaled over https: to the tailnet, or to the internet.",
 )
 def up(
     sets: tuple[str, ...],
@@ -59,20 +59,20 @@ def up(
       FAIRLEAD_HOME       all state (default ~/.local/share/fairlead)
       FAIRLEAD_PORT       port of the web page and the API (default 8420)
       FAIRLEAD_TOKEN      admin token, instead of a generated one
-      FAIRLEAD_MODEL      demo, openai/<model>, anthropic/<model>, <provider>/<model> with a provider
-                          of the configuration, or litellm/<provider>/<model>
+      FAIRLEAD_MODEL      demo, openai/<model>, anthropic/<model>, <provider>/<model> of a configured
+                          provider, or litellm/<provider>/<model>
       FAIRLEAD_WORKSPACE  folder in which the agent `main` works (default $FAIRLEAD_HOME/workspace)
       FAIRLEAD_LISTEN     same as --listen; kept for later starts
       FAIRLEAD_NATS_PORT  port of the embedded NATS server on 127.0.0.1; kept (default: a free port)
-      FAIRLEAD_TAILSCALE_SOCKET  of tailscaled (default /var/run/tailscale/tailscaled.sock)
+      FAIRLEAD_TAILSCALE_SOCKET  socket of tailscaled (default /var/run/tailscale/tailscaled.sock)
       FAIRLEAD_NATS_URL   same as --nats, but keeps a password off the command line
       FAIRLEAD_NATS_REPLICAS  same as --replicas
       OPENAI_BASE_URL, OPENAI_API_KEY, OPENAI_MODEL, ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY,
       ANTHROPIC_MODEL, ... and those that models.providers.<name>.api_key.from_env names
                           passed to the agent process only
 
-    --set takes any key of the configuration, for example agents.main.mode=allow-all, and goes before
-    what is stored. Ctrl-C stops everything in order; a second one kills.
+    --set takes any key of the configuration, for example agents.main.mode=allow-all, and overrides the
+    stored value. Ctrl-C stops everything in order; a second Ctrl-C kills it.
     """  # noqa: D301 - click wants the control character
     overrides: dict[str, object] = dict(parse_sets(sets))
     counts = parse_workers(workers)
@@ -179,7 +179,7 @@ def _choose_listener(home: Home, wanted: str | None, external: bool, console: Co
         return
     if problem:
         console.say(problem)
-    console.say(f"other machines join at {listen}: `fairlead executor invite <host>` makes a join token")
+    console.say(f"other machines join at {listen}: `fairlead executor invite <host>` creates a join token")
 
 
 def _announcer(home: Home, port: int, console: Console) -> Callable[[float], None]:

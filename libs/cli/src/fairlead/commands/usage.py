@@ -14,14 +14,14 @@ from fairlead.options import URL
     type=click.Choice(["day", "agent", "model", "user"]),
     default="day",
     show_default=True,
-    help="What is summed.",
+    help="How to group the sums.",
 )
 @click.option("--from", "first", metavar="DAY", help="First UTC day, such as 2026-11-23.")
 @click.option("--to", "last", metavar="DAY", help="Last UTC day.")
 @click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
 @URL
 def usage(by: str, first: str | None, last: str | None, as_json: bool, url: str | None) -> None:
-    """Show tokens and costs by day, agent, model or user. `$?`: some prices are not known."""
+    """Show tokens and costs by day, agent, model or user. `$?`: some prices are unknown."""
     from urllib.parse import urlencode
 
     from fairlead.access import open_client

@@ -21,7 +21,7 @@ def users() -> None:
 @users.command()
 @click.argument("name")
 @click.option("--role", type=_ROLE, required=True, help="What the user may do.")
-@click.option("--adopt", is_flag=True, help="Also if there was a user of this name: it gets its sessions.")
+@click.option("--adopt", is_flag=True, help="Reuse the name of a removed user, and get its sessions.")
 @URL
 def add(name: str, role: str, adopt: bool, url: str | None) -> None:
     """Add a user. `fairlead pair --user NAME` gives them a way in."""
@@ -53,10 +53,10 @@ def ls(as_json: bool, url: str | None) -> None:
 @click.option(
     "--tailscale", metavar="LOGIN", help="Login name at Tailscale, such as ann@example.com; '': none."
 )
+@click.option("--usd-per-day", type=_DOLLARS, help="Budget for models per UTC day, in dollars; 0: no limit.")
 @click.option(
-    "--usd-per-day", type=_DOLLARS, help="What models may cost for the user in a UTC day; 0: no limit."
+    "--usd-per-month", type=_DOLLARS, help="Budget for models per UTC month, in dollars; 0: no limit."
 )
-@click.option("--usd-per-month", type=_DOLLARS, help="The same in a month.")
 @URL
 def set_user(
     name: str,
@@ -66,7 +66,7 @@ def set_user(
     usd_per_month: float | None,
     url: str | None,
 ) -> None:
-    """Change a user. It counts at once, for all tokens and logins."""
+    """Change a user. It takes effect at once, for all tokens and logins."""
     given = {
         "role": role,
         "tailscale": tailscale,
@@ -75,7 +75,7 @@ def set_user(
     }
     change = {key: value for key, value in given.items() if value is not None}
     if not change:
-        raise click.UsageError("what is to be changed? --role, --tailscale, --usd-per-day, --usd-per-month")
+        raise click.UsageError("nothing to change: give --role, --tailscale, --usd-per-day, --usd-per-month")
     _change(name, change, url)
     said = (f"{key} {value}" if value else f"no {key}" for key, value in change.items())
     click.echo(f"changed: {name} ({', '.join(said)})")
@@ -89,21 +89,23 @@ def _budget_text(budget: dict[str, Any]) -> str:
 
 @users.command("password")
 @click.argument("name")
-@click.option("--stdin", is_flag=True, help="Read it from standard input: one line; of your own: old, new.")
-@click.option("--remove", is_flag=True, help="Take the password away instead.")
+@click.option(
+    "--stdin", is_flag=True, help="Read it from standard input: one line; for your own password: old, new."
+)
+@click.option("--remove", is_flag=True, help="Remove the password instead.")
 @click.option("--revoke-tokens", is_flag=True, help="Also revoke all API tokens of the user.")
 @URL
 def set_password(name: str, stdin: bool, remove: bool, revoke_tokens: bool, url: str | None) -> None:
-    """Set the password of a user. All other logins of that user in browsers end.
+    """Set the password of a user. All other browser logins of that user end.
 
-    Admins set those of others. Your own needs the present one.
+    Admins can set those of others. To change your own, you need the current one.
     """
     from urllib.parse import quote
 
     path = f"/api/users/{quote(name, safe='')}/password"
     if remove:
         _ask("DELETE", path, None, url)
-        click.echo(f"{name} has no password any more")
+        click.echo(f"{name} no longer has a password")
         return
     me = _ask("GET", "/api/me", None, url)
     is_own = me["account"] == name and name != "admin"
@@ -132,7 +134,7 @@ def _asked_for(name: str, is_own: bool) -> tuple[str | None, str]:
 @click.argument("name")
 @URL
 def disable(name: str, url: str | None) -> None:
-    """Refuse everything that a user asks for, at once. What runs goes on."""
+    """Reject all requests of a user, at once. Open runs continue."""
     _change(name, {"disabled": True}, url)
     click.echo(f"disabled: {name}")
 
@@ -141,19 +143,19 @@ def disable(name: str, url: str | None) -> None:
 @click.argument("name")
 @URL
 def enable(name: str, url: str | None) -> None:
-    """Take back `disable`."""
+    """Revert `disable`."""
     _change(name, {"disabled": False}, url)
     click.echo(f"enabled: {name}")
 
 
 @users.command()
 @click.argument("name")
-@click.option("--give-to", "heir", metavar="USER", help="Give its sessions and jobs to this user before.")
+@click.option("--give-to", "heir", metavar="USER", help="First transfer its sessions and jobs to this user.")
 @URL
 def rm(name: str, heir: str | None, url: str | None) -> None:
     """Remove a user and all its tokens. Its sessions stay, for admins or for another user.
 
-    With --give-to the user is disabled first, so that nothing new comes; run it again if it was cut off.
+    With --give-to, the user is disabled first, so that nothing new arrives; run it again if interrupted.
     """
     from urllib.parse import quote
 
