@@ -17,7 +17,12 @@ from fairlead_tools.runner.confinement import landlock
 from fairlead_tools.sandboxes import cgroups
 from fairlead_tools.sandboxes.bubblewrap import BubblewrapSandbox, group_name
 from fairlead_tools.sandboxes.sandbox import Sandboxes
-from tests.integration.tools_fixture import HOST, Host, SandboxedHost
+from tests.integration.tools_fixture import (
+    HOST,
+    Host,
+    SandboxedHost,
+    assert_only_the_allowed_script_runs,
+)
 from tests.support import boxes
 from tests.support.outcomes import text_of
 from tests.support.processes import is_alive
@@ -260,3 +265,8 @@ async def test_wall_that_this_machine_lacks_is_a_warning_for_people(
         "Landlock",
         "control groups",
     ]
+
+
+async def test_a_script_that_changed_after_it_was_allowed_does_not_start(boxed: Boxed) -> None:
+    await boxed.host.started()
+    await assert_only_the_allowed_script_runs(boxed)

@@ -13,7 +13,12 @@ from docker.errors import APIError
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.messages import ToolCall
-from tests.integration.tools_fixture import HOST, Host, SandboxedHost
+from tests.integration.tools_fixture import (
+    HOST,
+    Host,
+    SandboxedHost,
+    assert_only_the_allowed_script_runs,
+)
 from tests.support import containers
 from tests.support.containers import PLAIN_IMAGE, api
 from tests.support.outcomes import text_of
@@ -397,3 +402,8 @@ async def test_image_without_python_is_an_error_that_says_so(contained: Containe
     said = await contained.run("bash", command="touch ran")
     assert said.startswith("error: The call was not started: the image has no python3 that can be started")
     assert contained.all() == []
+
+
+async def test_a_script_that_changed_after_it_was_allowed_does_not_start(contained: Contained) -> None:
+    await contained.host.started()
+    await assert_only_the_allowed_script_runs(contained)

@@ -14,10 +14,12 @@ import msgspec
 from fairlead_common.bus import Bus
 from fairlead_common.bus.chunked_requests import write_parts
 from fairlead_common.bus.objects import Objects
+from fairlead_common.errors import NotFoundError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolOutcome
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.messages import ToolCall, ToolResult
+from fairlead_common.protocol.messages import ToolCall, ToolResult, WorkspaceQuery
+from fairlead_common.protocol.workspace_answers import RunFilesAnswer
 from tests.support.nats_server import NatsServer
 from tests.support.outcomes import text_of
 from tests.support.processes import is_alive
@@ -39,6 +41,7 @@ _OF_THE_CALL = (
     "outside",
     "turn_seq",
     "question_s",
+    "files",
 )
 
 
@@ -146,6 +149,18 @@ class Host:
     async def run(self, tool: str, **more: object) -> ToolOutcome:
         return await self.result(await self.ask(tool, **more))
 
+    async def run_files(self, *paths: str) -> RunFilesAnswer:
+        """What is answered about files of the workspace when a person is about to be asked."""
+        query = msgspec.json.encode(WorkspaceQuery(workspace=str(self.workspace), run_files=list(paths)))
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                try:
+                    reply = await self.bus.request(s.workspace_instructions(HOST), query, timeout_s=WAIT_S)
+                except NotFoundError:  # it is ready a moment before it listens
+                    await asyncio.sleep(0.05)
+                else:
+                    return msgspec.json.decode(reply.data, type=RunFilesAnswer)
+
     async def claim(self, call: ToolCall, **claim: str) -> None:
         await self.bus.create(s.TOOLS, s.tool_claim(HOST, call.call_id), json.dumps(claim).encode())
 
@@ -207,3 +222,17 @@ class SandboxedHost:
         call = await self.ask("bash", command=WAITING)
         await self.host.file("ran")
         return call
+
+
+async def assert_only_the_allowed_script_runs(sandboxed: SandboxedHost) -> None:
+    """A call starts while its script is what its host said when a person was asked, and not afterwards."""
+    host = sandboxed.host
+    host.workspace.mkdir(exist_ok=True)
+    script = host.workspace / "x.sh"
+    script.write_text("echo allowed\n")
+    files = (await host.run_files("x.sh")).digests
+    assert await sandboxed.run("bash", command="bash x.sh", files=files) == "ok: allowed\n"
+    script.write_text("echo other\n")
+    assert "error: Not started: x.sh changed" in await sandboxed.run("bash", command="bash x.sh", files=files)
+    script.write_text("echo allowed\n")
+    assert await sandboxed.run("bash", command="bash x.sh", files=files) == "ok: allowed\n"

@@ -204,12 +204,17 @@ def works_offline(words: CommandWords) -> bool:
     return "/" not in words[0] and words[0] in _OFFLINE
 
 
+def launches(words: CommandWords) -> bool:
+    """Whether it starts the program that its arguments name: `env`, `timeout`, `sudo`."""
+    return program(words) in _LAUNCHERS | _RIGHTS
+
+
 def unwrapped(words: CommandWords) -> list[CommandWords]:
     """The command, and what is inside of wrappers such as `sudo`, `env A=1` or `timeout 5`, by bare name."""
     found = []
     for start in range(min(len(words), 12)):
         before = words[:start]
-        if start and (program(before) not in _LAUNCHERS | _RIGHTS):
+        if start and not launches(before):
             break
         word = words[start]
         if start and (word.startswith("-") or "=" in word):

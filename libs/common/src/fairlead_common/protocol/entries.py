@@ -168,6 +168,8 @@ class ApprovalRequestEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=T
         grants: what `session` and `always` would allow, in words; one that is missing is not on offer.
         tainted: the model had read what strangers wrote when it asked for this.
         group: of the tool.
+        files: of the workspace that the call runs: by path the SHA-256 of what was in them, empty where there
+            was none. The call starts only while they are so.
         asker: of a question that came up in a call that runs: what the answer goes to. It is not the
             result of the call, which goes on with it.
     """
@@ -189,6 +191,7 @@ class ApprovalRequestEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=T
     group: str = ""
     kind: ApprovalKind = "call"
     asker: str = ""
+    files: dict[str, str] = {}
 
 
 class ApprovalEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="approval"):

@@ -201,6 +201,8 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             first.
         question_s: so long a question that comes up in the call may wait for a person, beside `timeout_s`;
             0: no person may be asked.
+        files: of the workspace that the call runs, as they were when a person was asked: by path their
+            SHA-256, empty where there was none. It does not start when one of them changed.
         turn_seq: of a call that may change files: sequence of the log record that asks for it. The state
             before it is saved, so that it can be undone. 0: it only reads.
     """
@@ -227,6 +229,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     born_seq: int = 0
     turn_seq: int = 0
     question_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    files: dict[str, str] = {}
 
 
 class InboxPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -257,6 +260,7 @@ class WorkspaceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         inbox: a part of a file to write instead; the answer is the number of bytes that are stored of it.
         folders: of the workspace, whose instructions are wanted: an `InstructionsAnswer`.
         environment: what commands find there is wanted: an `EnvironmentAnswer`.
+        run_files: paths of files that a call would run, whose digests are wanted: a `RunFilesAnswer`.
         above: of the instructions of folders above, up to the root of the git repository: `read` adds them,
             `tell` only names them, for a sandbox that keeps them out.
     """
@@ -269,6 +273,7 @@ class WorkspaceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     folders: Annotated[list[str], msgspec.Meta(max_length=64)] = []
     environment: bool = False
     above: Above = ""
+    run_files: Annotated[list[str], msgspec.Meta(max_length=64)] = []
 
 
 class ToolClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,6 +1,6 @@
-"""What executors answer to a `WorkspaceQuery` for `folders` or for the `environment`, as JSON.
+"""What executors answer to a `WorkspaceQuery` for `folders`, `run_files` or the `environment`, as JSON.
 
-Executors of earlier versions answer every query with the text of AGENTS.md, which is neither of these.
+Executors of earlier versions answer every query with the text of AGENTS.md, which is none of these.
 """
 
 import msgspec
@@ -23,6 +23,18 @@ class InstructionsAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Of the folders that were asked about: those that have instructions, in the same order."""
 
     instructions: list[FolderInstructions]
+
+
+class RunFilesAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the files that were asked about: what tells their content from another one.
+
+    Fields:
+        digests: by path their SHA-256 in hex, links followed; empty where there is no file.
+        undigested: the other paths, with the reason why there is no digest.
+    """
+
+    digests: dict[str, str]
+    undigested: dict[str, str]
 
 
 class EnvironmentAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,6 +36,7 @@ class CallFacts:
         confined: what it runs sees nothing of the host but the workspace.
         filtered: of the network it reaches only what the operator lists.
         disposable: where it runs nothing may be harmed or must stay secret, as the operator says.
+        remote_sandbox: what it runs, and the workspace, is on another machine than its executor.
         has_shell: the agent has the tool for commands, too, so that its file tools reach what those do.
     """
 
@@ -51,6 +52,7 @@ class CallFacts:
         filtered: bool = False,
         disposable: bool = False,
         has_shell: bool = False,
+        remote_sandbox: bool = False,
     ) -> None:
         self.spec = spec
         self.request = request
@@ -58,6 +60,7 @@ class CallFacts:
         self.root = root
         self.has_shell = has_shell
         self.disposable = disposable
+        self.remote_sandbox = remote_sandbox
         self.networked = networked or spec.outside_sandbox
         self.confined = confined and not spec.outside_sandbox
         self.filtered = filtered and not spec.outside_sandbox

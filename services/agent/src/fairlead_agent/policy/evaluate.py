@@ -39,11 +39,15 @@ class SessionPolicy:
         self._grants = grants
 
     def as_shown(self, request: ToolCall) -> ToolCall:
-        """The request, with the workspace that was shown where its host cannot be asked for it now."""
+        """The request, with what was shown and cannot be computed again.
+
+        That is its workspace, where its host cannot be asked for it now, and what was in the files it runs.
+        """
         asked = self._state.asked.get(request.call_id)
-        if asked is None or request.workspace:
+        if asked is None:
             return request
-        return msgspec.structs.replace(request, workspace=asked.workspace)
+        workspace = request.workspace or asked.workspace
+        return msgspec.structs.replace(request, workspace=workspace, files=asked.files)
 
     def facts(
         self, spec: ToolSpec, request: ToolCall, host: str, root: str = "", *, has_shell: bool = False
@@ -65,6 +69,7 @@ class SessionPolicy:
             filtered=sandbox.is_filtered,
             disposable=sandbox.is_disposable,
             has_shell=has_shell,
+            remote_sandbox=sandbox.is_remote,
         )
 
     def marked(self, call: CallFacts) -> ToolCall:

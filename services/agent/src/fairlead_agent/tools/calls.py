@@ -19,6 +19,7 @@ from fairlead_agent.session.next_step import RunLimits
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.run_choices import denies_approvals
 from fairlead_agent.session.timers import set_timer
+from fairlead_agent.tools.bound_files import bound_files
 from fairlead_agent.tools.call_questions import CallQuestions, questions_of
 from fairlead_agent.tools.catalog import Catalog, Tools
 from fairlead_agent.tools.client_calls import NOT_READ, of_client, refusal_of
@@ -38,6 +39,7 @@ from fairlead_common.config import AgentConfig
 from fairlead_common.errors import NotFoundError
 from fairlead_common.policy.rules import SHELL
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.approval_hash import shown_hash
 from fairlead_common.protocol.client_tools import CLIENT_HOST
 from fairlead_common.protocol.content import (
     AssistantMessage,
@@ -201,8 +203,7 @@ class ToolCalls:
         if verdict.action == "ask" and spec is not ASK_USER:
             if denies_approvals(self._state, profile) and not self._is_asked(call.call_id):
                 return await self._refuse(call, unattended(verdict))
-            await self._ask(facts, profile, verdict)
-            return "parked"
+            return await self._ask(facts, profile, verdict)
         if self._own.runs(spec):
             return await self._own.run(call, spec, profile)
         if await self._settled_as_lost(call):
@@ -293,10 +294,18 @@ class ToolCalls:
         await self._sent.settle_unstarted(call, text_outcome("error", text, is_error=True))
         return True
 
-    async def _ask(self, call: CallFacts, profile: AgentConfig, verdict: Verdict) -> None:
+    async def _ask(
+        self, call: CallFacts, profile: AgentConfig, verdict: Verdict
+    ) -> Literal["settled", "parked"]:
+        """Ask a person. `settled`: something changed meanwhile, so that the next step is decided again."""
         request = call.request
         if self._is_asked(request.call_id):
-            return
+            return "parked"
+        place = self._places.known(self._state, profile, call.host)
+        bound = await bound_files(call, place, self._catalog.workspaces)
+        if self._must_look_again or request.call_id not in self._state.pending:
+            return "settled"
+        request = msgspec.structs.replace(request, files=bound.digests)
         approval_id = new_id()
         expires_at = time.time_ns() // 1_000_000 + int(profile.approval_timeout_s * 1000)
         # The timer first: without it the request could wait for ever if this process died in between.
@@ -309,9 +318,9 @@ class ToolCalls:
                 arguments=request.arguments,
                 workspace=request.workspace,
                 host=call.host,
-                shown_hash=call.shown_hash,
+                shown_hash=shown_hash(request, call.host),
                 expires_at=expires_at,
-                why=verdict.why,
+                why="; ".join(filter(None, (verdict.why, bound.words))),
                 sandbox=request.sandbox,
                 scope=request.scope,
                 access=request.access,
@@ -319,8 +328,10 @@ class ToolCalls:
                 grants=call.approval_offers if verdict.lasting else {},
                 tainted=self._state.untrusted,
                 group=call.spec.group,
+                files=bound.digests,
             )
         )
+        return "parked"
 
     def _is_asked(self, call_id: str) -> bool:
         """Whether persons see a request for approval of the call."""

@@ -17,6 +17,7 @@ from fairlead_common.protocol.workspace_answers import (
     EnvironmentAnswer,
     FolderInstructions,
     InstructionsAnswer,
+    RunFilesAnswer,
 )
 
 log = structlog.get_logger()
@@ -54,8 +55,18 @@ class WorkspaceQueries:
         answer = await self._ask(place, InstructionsAnswer, folders=list(folders))
         return None if answer is None else answer.instructions
 
+    async def run_files(self, place: Placement, paths: Sequence[str]) -> RunFilesAnswer | None:
+        """The digests of files that a call would run; None: no executor told them now."""
+        return await self._ask(place, RunFilesAnswer, run_files=list(paths))
+
     async def _ask(
-        self, place: Placement, kind: type[T], *, folders: list[str] | None = None, environment: bool = False
+        self,
+        place: Placement,
+        kind: type[T],
+        *,
+        folders: list[str] | None = None,
+        environment: bool = False,
+        run_files: list[str] | None = None,
     ) -> T | None:
         query = WorkspaceQuery(
             workspace=place.workspace,
@@ -63,6 +74,7 @@ class WorkspaceQueries:
             repository=place.repository,
             folders=folders or [],
             environment=environment,
+            run_files=run_files or [],
         )
         subject, patience_s = subjects.workspace_instructions(place.host), PATIENCE_S[place.kind]
         try:

@@ -35,6 +35,7 @@ from fairlead_tools.calls.masked_stream import MaskedStream
 from fairlead_tools.calls.outputs import Outputs
 from fairlead_tools.calls.person_questions import PersonQuestions
 from fairlead_tools.calls.records import Records
+from fairlead_tools.calls.run_files_check import RunFilesCheck
 from fairlead_tools.calls.runner_calls import RunnerCalls
 from fairlead_tools.checkpoints.checkpoints import Checkpoints, with_reason
 from fairlead_tools.checkpoints.undo_tool import UndoTool
@@ -309,8 +310,9 @@ class Executor:
         """`problem`: why it must not be started any more, if it was not."""
         repeatable = target.repeatable
         off = await self._checkpoints.before(call, place, is_remote=target.is_remote) if not problem else ""
+        files = RunFilesCheck(call, place)
         try:
-            outcome = await self._runner_calls.outcome(call, place, instead=problem)
+            outcome = await self._runner_calls.outcome(call, place, instead=problem, unless=files.unless)
         except SandboxRefusedError as error:
             outcome = text_outcome("error", f"The call was not started: {error}.", is_error=True)
             if error.asked or not (verdict.fresh or repeatable):
@@ -319,6 +321,8 @@ class Executor:
             await self._answer(call, outcome, trace)
             self._records.finish(call.call_id)
             return
+        if files.changed is not None and outcome is files.changed:
+            self._records.settle(call.call_id, verdict.attempt, outcome)  # also if they change back
         if outcome is not None:
             await self._answer(call, with_reason(outcome, off), trace)
             self._background.note(call, place, outcome)

@@ -53,12 +53,18 @@ class RunnerCalls:
         self._followed: dict[str, CallFrames] = {}
 
     async def outcome(
-        self, call: ToolCall, place: Place, *, instead: ToolOutcome | None = None
+        self,
+        call: ToolCall,
+        place: Place,
+        *,
+        instead: ToolOutcome | None = None,
+        unless: Callable[[], Awaitable[ToolOutcome | None]] | None = None,
     ) -> ToolOutcome | None:
         """What came of it, now or before; None if it was delivered already.
 
         Args:
             instead: the outcome if it was not started before; it is not started then.
+            unless: the same, asked for at the last moment, when its runner is there.
 
         Raises:
             ChannelLostError: the runner cannot be reached, or has no room; whether the call was started is
@@ -73,6 +79,8 @@ class RunnerCalls:
                 if self._sandboxes.is_stale(place):  # a runner with other settings only answers
                     instead = instead or text_outcome("error", _OTHER_SETTINGS, is_error=True)
                 channel = await self._sandboxes.channel(place)
+                if instead is None and unless is not None:
+                    instead = await unless()
                 with channel.follow(call.call_id) as followed:
                     self._followed[call.call_id] = followed
                     asked = asked or instead is None

@@ -14,6 +14,7 @@ from fairlead_common.protocol.workspace_answers import InstructionsAnswer
 from fairlead_tools.workspaces.environment import environment_of
 from fairlead_tools.workspaces.inbox import store_part
 from fairlead_tools.workspaces.instructions import instructions_below, instructions_of, with_those_above
+from fairlead_tools.workspaces.run_files import digests_of
 from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
 
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}\Z")
@@ -153,6 +154,8 @@ def _answer(folder: Path, query: WorkspaceQuery, *, is_own: bool) -> bytes:
     if query.folders:
         found = InstructionsAnswer(instructions=instructions_below(folder, query.folders))
         return msgspec.json.encode(found)
+    if query.run_files:
+        return msgspec.json.encode(digests_of(folder, query.run_files))
     if query.environment:
         return msgspec.json.encode(environment_of(folder, is_own=is_own))
     if query.file and (Path(query.file).name != query.file or query.file in (".", "..")):

@@ -210,6 +210,8 @@ export interface ApprovalList {
  *     grants: what `session` and `always` would allow, in words; one that is missing is not on offer.
  *     tainted: the model had read what strangers wrote when it asked for this.
  *     group: of the tool.
+ *     files: of the workspace that the call runs: by path the SHA-256 of what was in them, empty where there
+ *         was none. The call starts only while they are so.
  *     asker: of a question that came up in a call that runs: what the answer goes to. It is not the
  *         result of the call, which goes on with it.
  */
@@ -238,6 +240,7 @@ export interface ApprovalRequestEntry {
   group?: string;
   kind?: "budget" | "call" | "question";
   asker?: string;
+  files?: Record<string, string>;
 }
 
 /**
@@ -3148,6 +3151,7 @@ export interface StoredApprovalRequestEntry {
   group?: string;
   kind?: "budget" | "call" | "question";
   asker?: string;
+  files?: Record<string, string>;
   seq: number;
   index?: number;
 }

@@ -1,0 +1,108 @@
+"""An approval of a command is bound to the files that it runs, as they were when it was asked for."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead_agent.models.interface import Finish, ToolCallPiece
+from fairlead_common.protocol.approval_hash import shown_hash
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.workspace_answers import RunFilesAnswer
+from tests.support.agent_world import HOST, SPECS
+from tests.support.memory_model import text
+from tests.support.memory_world import MemoryWorld
+
+ASK: dict[str, object] = {"agents.main.mode": "ask"}
+DIGEST = "ab" * 32
+
+
+@pytest.fixture(autouse=True)
+async def shell(w: MemoryWorld) -> None:
+    """The executor says of its tools what a real one says."""
+    w.specs = [
+        msgspec.structs.replace(each, group="runtime", command_argument="command", flags=[])
+        for each in SPECS
+        if each.name == "bash"
+    ]
+    await w.heartbeat()
+
+
+@pytest.fixture
+def asked(w: MemoryWorld, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What executors were asked about; they know one file, and none that is called `missing`."""
+    found: list[list[str]] = []
+    answer = w._answer
+
+    def with_files(query: Any, text: bytes) -> bytes:
+        if not query.run_files:
+            return answer(query, text)
+        found.append(query.run_files)
+        digests = {path: "" if "missing" in path else DIGEST for path in query.run_files if path != "link"}
+        return msgspec.json.encode(RunFilesAnswer(digests=digests, undigested={"link": "leads out"}))
+
+    monkeypatch.setattr(w, "_answer", with_files)
+    return found
+
+
+async def say(w: MemoryWorld, command: str) -> None:
+    """Have the model run a command."""
+    arguments = msgspec.json.encode({"command": command}).decode()
+    w.mind.answers += [[ToolCallPiece(0, arguments, new_id(), "bash"), Finish("tool_use")], text("done")]
+    await w.say("a", "go on")
+
+
+async def test_the_question_holds_the_files_and_the_call_that_is_sent_names_them(
+    w: MemoryWorld, asked: list[list[str]]
+) -> None:
+    await w.agent(settings=ASK)
+    await say(w, "./deploy.sh")
+    request = await w.approval("a")
+    assert asked == [["deploy.sh"]]
+    assert request.files == {"deploy.sh": DIGEST}
+    assert f"only as they are now: deploy.sh (SHA-256 {DIGEST[:12]})" in request.why
+    await w.decide("a", request, "once")
+    await w.run_end("a", 2)
+    call = w.calls[0]
+    assert call.files == request.files
+    assert call.approved == request.shown_hash == shown_hash(call, HOST)
+
+
+async def test_a_worker_that_takes_over_sends_what_was_shown(w: MemoryWorld, asked: list[list[str]]) -> None:
+    first = await w.agent(settings=ASK)
+    await say(w, "./deploy.sh")
+    request = await w.approval("a")
+    await first.kill()
+    await w.agent("agent-2", settings=ASK)
+    await w.decide("a", request, "once")
+    await w.run_end("a", 2)
+    assert [call.files for call in w.calls] == [{"deploy.sh": DIGEST}]
+    assert len(asked) == 1
+
+
+async def test_a_command_that_runs_no_file_asks_no_host(w: MemoryWorld, asked: list[list[str]]) -> None:
+    await w.agent(settings=ASK)
+    await say(w, "whoami")
+    request = await w.approval("a")
+    assert (asked, request.files) == ([], {})
+    assert "only as they are now" not in request.why
+
+
+async def test_what_cannot_be_bound_is_told_of(w: MemoryWorld, asked: list[list[str]]) -> None:
+    await w.agent(settings=ASK)
+    await say(w, "./link")
+    request = await w.approval("a")
+    assert request.files == {}
+    assert "what may change before it runs: link (leads out)" in request.why
+    assert len(asked) == 1
+
+
+async def test_a_host_of_an_earlier_version_binds_nothing_and_says_so(w: MemoryWorld) -> None:
+    await w.agent(settings=ASK)
+    await say(w, "./deploy.sh")
+    request = await w.approval("a")
+    assert request.files == {}
+    assert "deploy.sh (its host did not say what is in it)" in request.why
+    await w.decide("a", request, "once")
+    await w.run_end("a", 2)
+    assert len(w.calls) == 1
