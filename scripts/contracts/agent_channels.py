@@ -44,7 +44,7 @@ AGENT_CHANNELS: Final[tuple[dict[str, Any], ...]] = (
     {
         "name": "hosting",
         "subject": s.hosting("BOOT"),
-        "text": "whether this process, which answers for agents, is alive",
+        "text": "whether this process is alive; with a sequence: whether the client of that request waits",
         "payload": None,
         "answer": "text",
     },

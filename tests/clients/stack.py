@@ -37,6 +37,7 @@ class Stack:
             "FAIRLEAD_MODEL": "openai/scripted",
             "OPENAI_BASE_URL": self.model.url,
             "OPENAI_API_KEY": "x",
+            "FAIRLEAD_TOOLS_CAPACITY": "16",  # commands of several clients wait for each other
         }
         sets = [f"agents.{AGENT}.mode=allow-all", f"agents.{CAREFUL}.mode=ask"]
         self.up = FairleadUp(self._folder / "home", sets=sets, environ=environ)

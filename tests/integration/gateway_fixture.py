@@ -110,11 +110,12 @@ async def running_gateway(
         async with asyncio.timeout(10):
             await directory.loaded.wait()
             await index.loaded.wait()
-        try:
-            yield running
-        finally:
-            stop.set()
-            await running.http.aclose()
+        async with gateway.waiting.answering():
+            try:
+                yield running
+            finally:
+                stop.set()
+                await running.http.aclose()
     await bus.close()
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import openai
 import pytest
@@ -227,3 +228,118 @@ async def test_same_key_again_keeps_the_run_that_the_first_request_left(
     assert await aborts(bus) == []
     await finish(agent, "still here")
     assert (await again)[1]["choices"][0]["message"]["content"] == "still here"
+
+
+# -- requests that are sent again without saying so ---------------------------------
+
+BODY = json.dumps({"model": "main", "messages": GO, "stream": True}).encode()
+VERCEL = {"user-agent": "ai/6.0.3 ai-sdk/openai-compatible/2.0.1 runtime/node.js/20"}
+
+
+async def post(gateway: RunningGateway, headers: dict[str, str] | None = None) -> str:
+    response = await gateway.http.post("/v1/chat/completions", content=BODY, headers=headers or {})
+    return response.text
+
+
+async def until_taken_up(bus: Bus) -> None:
+    """Until a request has found the call of an earlier one."""
+    while not any(".after-" in record.subject for record in await until(bus, "*.*")):
+        await asyncio.sleep(0.02)
+
+
+async def agent_of_a_lost_call(bus: Bus, nats_server: NatsServer, folder: Path) -> FakeAgent:
+    """The agent that works for a client whose gateway is gone."""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with httpx.AsyncClient(headers=headers, timeout=45.0) as client:
+        async with running_gateway(nats_server.url, folder) as gateway:
+            url = f"{gateway.url}/v1/chat/completions"
+            asking = asyncio.create_task(client.post(url, content=BODY))
+            agent, _ = await agent_of(bus)
+        with contextlib.suppress(httpx.HTTPError):
+            await asking
+    return agent
+
+
+async def test_the_same_bytes_again_find_the_run_whose_gateway_died(
+    bus: Bus, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with running_gateway(nats_server.url, tmp_path) as second:
+        agent = await agent_of_a_lost_call(bus, nats_server, tmp_path)
+        again = asyncio.create_task(post(second))
+        await until_taken_up(bus)
+        await finish(agent, "done once")
+        assert "done once" in await again
+    assert len(await prompts(bus)) == 1
+    assert await aborts(bus) == []
+
+
+async def test_the_same_bytes_through_another_gateway_are_new_while_the_first_client_waits(
+    bus: Bus, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with (
+        running_gateway(nats_server.url, tmp_path) as second,
+        running_gateway(nats_server.url, tmp_path) as first,
+    ):
+        asking = [asyncio.create_task(post(first))]
+        one, _ = await agent_of(bus)
+        asking.append(asyncio.create_task(post(second)))
+        two, _ = await agent_of(bus, 1)
+        asking.append(asyncio.create_task(post(first)))
+        three, _ = await agent_of(bus, 2)
+        for agent, text in ((one, "one"), (two, "two"), (three, "three")):
+            await finish(agent, text)
+        for each, text in zip(asking, ("one", "two", "three"), strict=True):
+            assert text in await each
+    assert len(await prompts(bus)) == 3
+
+
+async def test_the_same_bytes_after_the_answer_are_a_new_prompt(gateway: RunningGateway, bus: Bus) -> None:
+    for number in range(2):
+        asking = asyncio.create_task(post(gateway))
+        agent, _ = await agent_of(bus, number)
+        await finish(agent, f"answer {number}")
+        assert f"answer {number}" in await asking
+    assert len(await prompts(bus)) == 2
+
+
+async def test_a_client_that_is_known_to_send_again_finds_its_run_after_it_lost_its_connection(
+    gateway: RunningGateway, bus: Bus
+) -> None:
+    await leave(gateway, VERCEL, BODY)
+    agent, _ = await agent_of(bus)
+    again = asyncio.create_task(post(gateway, VERCEL))
+    await until_taken_up(bus)
+    await finish(agent, "done once")
+    assert "done once" in await again
+    assert len(await prompts(bus)) == 1
+    assert await aborts(bus) == []
+
+
+async def test_a_client_that_does_not_send_again_stops_its_run_at_once_by_leaving(
+    gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "GRACE_S", 600.0)
+    await leave(gateway, {"user-agent": "curl/8.0"}, BODY)
+    await until(bus, "*.ended")
+    assert len(await aborts(bus)) == 1
+    asking = asyncio.create_task(post(gateway, {"user-agent": "curl/8.0"}))
+    agent, _ = await agent_of(bus, 1)
+    await finish(agent, "new")
+    assert "new" in await asking
+
+
+async def test_a_call_whose_run_ended_long_ago_is_not_taken_up(
+    bus: Bus, nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_gateway(nats_server.url, tmp_path) as second:
+        agent = await agent_of_a_lost_call(bus, nats_server, tmp_path)
+        await finish(agent, "yesterday")
+        await agent.list_as(status="idle")
+        async with asyncio.timeout(40):
+            while second.gateway.index.session(agent.session) is None:
+                await asyncio.sleep(0.02)
+        monkeypatch.setattr("fairlead_gateway.openai_api.attempts.FRESH_S", -3600.0)
+        again = asyncio.create_task(post(second))
+        other, _ = await agent_of(bus, 1)
+        await finish(other, "today")
+        assert "today" in await again

@@ -24,6 +24,7 @@ from fairlead_gateway.identity.pairing_limit import PairingLimit
 from fairlead_gateway.identity.password_hashing import PasswordHashing
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.identity.running_requests import RunningRequests
+from fairlead_gateway.openai_api.waiting_clients import WaitingClients
 from fairlead_gateway.sessions.session_index import Index
 
 REPLAYS_AT_ONCE: Final = 4
@@ -112,6 +113,7 @@ class Gateway:
         self.change_hints = change_hints
         self.objects = Objects(bus)
         self.streams = Streams()
+        self.waiting = WaitingClients(bus)
         # Held while stored records are fetched, and one of them is shown again: what live viewers wait for
         # comes over the same connection.
         self.replay_turns = asyncio.Semaphore(REPLAYS_AT_ONCE)

@@ -135,7 +135,11 @@ def agent_reply(agent: str, owner: str, name: str) -> str:
 
 
 def hosting(boot: str) -> str:
-    """Core request among gateways: whether the process `boot`, which answers for agents, is alive."""
+    """Core request among gateways: whether the process `boot` is alive.
+
+    With a sequence in it: whether the client whose request has that record in the bucket `sessions` still
+    waits there.
+    """
     return f"fairlead.hosting.{check_id(boot, 'boot')}"
 
 

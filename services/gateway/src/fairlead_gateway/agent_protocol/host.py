@@ -1,7 +1,6 @@
 """Sessions as agents for others on the bus: micro services, heartbeats, prompts, answers to queries."""
 
 import asyncio
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -13,7 +12,6 @@ from fairlead_common.config import Config
 from fairlead_common.errors import BusUnavailableError, FairleadError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.agent_protocol import VERSION, AgentHeartbeat
-from fairlead_common.protocol.ids import new_id
 from fairlead_common.received import Delivery as Asked
 from fairlead_common.service.endpoints import Endpoint, MicroService, foreign_service, serve_endpoints
 from fairlead_common.service.process import pass_on
@@ -52,9 +50,8 @@ class AgentHost:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._boot = new_id()
         calls = AgentCalls(gateway.bus)
-        self._deliveries = Deliveries(gateway, calls, self._boot)
+        self._deliveries = Deliveries(gateway, calls, gateway.waiting.boot)
         self._open = OpenCalls(gateway, calls, self._deliveries)
         self._inbound = Inbound(gateway, calls, self._deliveries, self._open)
         self._changed = asyncio.Event()
@@ -69,23 +66,16 @@ class AgentHost:
         self._gateway.config.on_change(self._note_settings)
         async with asyncio.TaskGroup() as tasks:
             self._inbound.tasks = self._deliveries.tasks = tasks
-            alive = await bus.subscribe(subjects.hosting(self._boot), self._tell_alive(tasks))
-            answers = await bus.subscribe(
-                subjects.ALL_QUERIES, self._inbound.note_query, queue=subjects.AGENT_SERVICE
-            )
-            woken = tasks.create_task(pass_on(stop, self._changed))
-            taking = tasks.create_task(self._open.run(stop), name="agent-calls")
-            await self._serve_as_configured(stop)
-            for each in (answers, alive):
-                await each.unsubscribe()
+            async with self._gateway.waiting.answering():
+                answers = await bus.subscribe(
+                    subjects.ALL_QUERIES, self._inbound.note_query, queue=subjects.AGENT_SERVICE
+                )
+                woken = tasks.create_task(pass_on(stop, self._changed))
+                taking = tasks.create_task(self._open.run(stop), name="agent-calls")
+                await self._serve_as_configured(stop)
+                await answers.unsubscribe()
             await asyncio.wait([woken, taking], timeout=PATIENCE_S)
             self._deliveries.cancel()
-
-    def _tell_alive(self, tasks: asyncio.TaskGroup) -> Callable[[Asked], None]:
-        def tell(asked: Asked) -> None:
-            tasks.create_task(self._gateway.bus.emit(asked.reply, b"alive"), name="agent-host-alive")
-
-        return tell
 
     def _note_settings(self, _: Config) -> None:
         self._changed.set()

@@ -2,15 +2,17 @@
 
 import hashlib
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, NamedTuple
 
 from starlette.requests import Request
 
 from fairlead_common.errors import RetryableError
 from fairlead_common.protocol.ids import check_id, is_id, new_id
-from fairlead_gateway.gateway import gateway_of, principal_of
+from fairlead_gateway.gateway import Gateway, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, problem_of
 from fairlead_gateway.identity.session_access import check_own_session, check_session
 from fairlead_gateway.openai_api.accepted import (
@@ -24,7 +26,13 @@ from fairlead_gateway.openai_api.accepted import (
 
 RETRY_COUNT: Final = "x-stainless-retry-count"  # of OpenAI's SDKs: 0 for the first attempt, then 1, 2, ...
 
+# Clients that send a request again without saying so: Vercel's AI SDK, after 2 s, then 4 s.
+UNCOUNTED_BACKOFF_S: Final = 4.0
+# After its run has ended, the same words are a new request, though nobody was told the answer.
+FRESH_S: Final = 120.0
+
 _COUNT: Final = re.compile(r"[0-9]{1,4}\Z")
+_UNCOUNTED: Final = re.compile(r"\bai(-sdk)?/")
 
 
 class Attempt(NamedTuple):
@@ -35,7 +43,7 @@ class Attempt(NamedTuple):
         again: an earlier request may have stored the prompt.
         visit: tells this request from later ones for the same answer; None where there can be none.
         record: under which the call has to be recorded before its prompt is stored; empty: it need not be.
-        backoff_s: how long the client waits before it sends the request again.
+        backoff_s: how long the client waits before it sends the request again; None: it may not.
         keyed: under which the call of an Idempotency-Key is recorded; empty: it has none.
         start, hidden, resumed, choices: see `AcceptedCall`.
     """
@@ -46,7 +54,7 @@ class Attempt(NamedTuple):
     again: bool = False
     visit: Visit | None = None
     record: str = ""
-    backoff_s: float = 0.0
+    backoff_s: float | None = 0.0
     keyed: str = ""
     start: Start | None = None
     hidden: bool = False
@@ -99,13 +107,17 @@ async def attempt_of(
         return Attempt(session, key, own=not named, again=True, visit=await calls.visit(call), keyed=call)
     key = new_id()
     new = Attempt(named or f"{prefix}-{key}", key, own=not named)
+    parts = [sender.encode(), (named or "").encode(), raw]
     counted = headers.get(RETRY_COUNT, "")
-    if not _COUNT.match(counted):
-        return new
-    count = int(counted)
-    backoff_s = min(8.0, 0.5 * 2 ** min(count, 10))  # as those SDKs have it
-    same = request_hash([sender.encode(), (named or "").encode(), raw])
-    found = await calls.find(same, count) if count else None
+    if _COUNT.match(counted):
+        same = request_hash(parts)
+        count = int(counted)
+        backoff_s: float | None = min(8.0, 0.5 * 2 ** min(count, 10))  # as those SDKs have it
+        found = await calls.find(same, count) if count else None
+    else:
+        same = request_hash([*parts, b"uncounted"])
+        backoff_s = UNCOUNTED_BACKOFF_S if _UNCOUNTED.search(headers.get("user-agent", "")) else None
+        found = await calls.find_lost(same, partial(_is_fresh, gateway_of(request)))
     if found is not None:
         accepted, visit = found
         return new._replace(again=True, visit=visit, backoff_s=backoff_s).of_call(accepted)
@@ -142,6 +154,14 @@ async def check_present(request: Request, attempt: Attempt) -> None:
     """
     if attempt.record and await request.is_disconnected():
         raise Problem(408, "the client closed the connection before its request was accepted")
+
+
+def _is_fresh(gateway: Gateway, call: AcceptedCall, asked_s: float) -> bool:
+    """Whether a client may still want the answer to a call: its session works or waits, or did just now."""
+    summary = gateway.index.session(call.session)
+    if summary is None or summary.status != "idle":
+        return True
+    return time.time() - max(asked_s, summary.updated_at / 1000) < FRESH_S
 
 
 def is_repeatable(request: Request) -> bool:

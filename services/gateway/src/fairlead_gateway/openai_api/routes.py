@@ -72,7 +72,7 @@ async def completions(request: Request) -> Completion[AnswerPiece] | SideTask:
     limit_of(max_completion_tokens=body.max_completion_tokens, max_tokens=body.max_tokens)
     history = History([body.model, *_person(request, body, principal.user)], body.messages)
     check_sent(history)
-    calls = AcceptedCalls(gateway.bus)
+    calls = AcceptedCalls(gateway.bus, gateway.waiting)
     known = KnownAnswers(gateway.bus, gateway.config.current.gateway.openai.session_days)
     async with once(retry_is_safe=is_repeatable(request)), answering():
         attempt = await attempt_of(request, calls, raw, principal.user, prefix="chat")

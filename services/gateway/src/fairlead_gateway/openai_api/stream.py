@@ -38,7 +38,7 @@ class AcceptedRequest(NamedTuple):
         detached: the run goes on when the client leaves.
         calls, visit: where the requests for this answer are recorded, and which of them this is; without a
             visit no other request can find this call.
-        backoff_s: how long the client waits before it sends the request again.
+        backoff_s: how long the client waits before it sends the request again; None: it does not.
         told: called once the client was told all, or as much as it waited for, before it knows that.
     """
 
@@ -52,7 +52,7 @@ class AcceptedRequest(NamedTuple):
     detached: bool
     calls: AcceptedCalls
     visit: Visit | None = None
-    backoff_s: float = 0.0
+    backoff_s: float | None = 0.0
     told: Callable[[], Awaitable[None]] | None = None
 
 
@@ -199,8 +199,10 @@ class Completion(Generic[_Piece]):
         if not stopped:
             return
         try:
-            if call.visit is not None and await self._comes_back(call.visit):
-                return
+            if call.visit is not None and call.backoff_s is not None:
+                call.calls.leave(call.visit)
+                if await self._comes_back(call.visit, GRACE_S + call.backoff_s):
+                    return
             for session, item in stopped:
                 wish = Abort(reason="the client closed the connection", item=item, sender=call.sender)
                 async with answering():
@@ -211,10 +213,10 @@ class Completion(Generic[_Piece]):
             return
         await self._end()
 
-    async def _comes_back(self, visit: Visit) -> bool:
+    async def _comes_back(self, visit: Visit, within_s: float) -> bool:
         """Whether the answer has a reader again within the grace; true also if the gateway ends meanwhile."""
         call = self._call
-        if await call.gateway.streams.drained_within(GRACE_S + call.backoff_s):
+        if await call.gateway.streams.drained_within(within_s):
             return True
         async with answering():
             return await call.calls.was_taken_up(visit)

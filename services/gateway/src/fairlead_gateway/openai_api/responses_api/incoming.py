@@ -34,7 +34,7 @@ class AcceptedResponse(NamedTuple):
     event_seq: int
     own: bool
     visit: Visit | None
-    backoff_s: float
+    backoff_s: float | None
 
 
 class Incoming:
@@ -68,7 +68,7 @@ class Incoming:
             tool_choice=tools.choice,
             response_format=format_of(body),
         )
-        self.calls: Final = AcceptedCalls(gateway.bus)
+        self.calls: Final = AcceptedCalls(gateway.bus, gateway.waiting)
         self.known: Final = KnownAnswers(gateway.bus, gateway.config.current.gateway.openai.session_days)
 
     def named(self) -> str:

@@ -103,7 +103,7 @@ async def retrieve(request: Request) -> Response | ResponseStream:
         event_seq=0,
         own=False,
         detached=True,
-        calls=AcceptedCalls(gateway.bus),
+        calls=AcceptedCalls(gateway.bus, gateway.waiting),
     )
     return Completion(call, fold, ResponseForm(stored, fold, instructions, after=after))
 

@@ -1,0 +1,85 @@
+"""Whose clients still wait: a call whose connection was lost may be taken up by a request that repeats it.
+
+Each gateway knows the connections that it holds. Others ask it, on the subject under which gateways ask each
+other whether they are alive; a process that is gone holds none.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from fairlead_common.bus import Bus
+from fairlead_common.errors import NotFoundError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.received import Delivery
+
+ANSWER_WITHIN_S: Final = 2.0
+RECONNECT_S: Final = 0.3  # a process that nobody hears may be connecting again
+
+ALIVE: Final = b"alive"
+LOST: Final = b"lost"
+
+
+class WaitingClients:
+    """The visits (see `Visit`) whose clients wait for the answer at this process, by their sequences.
+
+    Fields:
+        boot: id of this process.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self.boot = new_id()
+        self._bus = bus
+        self._waiting: dict[int, asyncio.Task[Any]] = {}
+
+    def add(self, seq: int, request: asyncio.Task[Any]) -> None:
+        """A visit was recorded. It lasts until `leave`, or until its request has ended in any way."""
+        self._waiting[seq] = request
+        request.add_done_callback(lambda _: self.leave(seq))
+
+    def leave(self, seq: int) -> None:
+        """The client of a visit is gone, or has its answer."""
+        self._waiting.pop(seq, None)
+
+    async def is_lost(self, boot: str, seq: int) -> bool:
+        """Whether the client of a visit at the process `boot` no longer waits there.
+
+        Raises:
+            BusUnavailableError: the process does not say.
+        """
+        if boot == self.boot:
+            return seq not in self._waiting
+        try:
+            return await self._ask(boot, seq)
+        except NotFoundError:
+            await asyncio.sleep(RECONNECT_S)
+        try:
+            return await self._ask(boot, seq)
+        except NotFoundError:
+            return True
+
+    async def _ask(self, boot: str, seq: int) -> bool:
+        asked = str(seq).encode()
+        reply = await self._bus.request(subjects.hosting(boot), asked, timeout_s=ANSWER_WITHIN_S)
+        return reply.data == LOST
+
+    @asynccontextmanager
+    async def answering(self) -> AsyncIterator[None]:
+        """Tell other gateways meanwhile that this one is alive, and which connections it holds."""
+        asked: asyncio.Queue[Delivery] = asyncio.Queue()
+        listening = await self._bus.subscribe(subjects.hosting(self.boot), asked.put_nowait)
+        async with asyncio.TaskGroup() as tasks:
+            replying = tasks.create_task(self._reply(asked), name="waiting-clients")
+            try:
+                yield
+            finally:
+                replying.cancel()
+                await listening.unsubscribe()
+
+    async def _reply(self, asked: "asyncio.Queue[Delivery]") -> None:
+        while True:
+            question = await asked.get()
+            is_lost = question.data.isdigit() and int(question.data) not in self._waiting
+            await self._bus.emit(question.reply, LOST if is_lost else ALIVE)
