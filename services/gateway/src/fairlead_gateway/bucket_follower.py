@@ -28,7 +28,7 @@ async def follow_bucket(
         loaded: set once all that was stored before is applied.
         poll_s: see `Tail`.
     """
-    source = TailSource(subjects.kv_stream(bucket), f"$KV.{bucket}.>", 1)
+    source = TailSource(subjects.kv_stream(bucket), subjects.WHOLE_STREAM, 1)
     live = f"fairlead.kv.{bucket}.>"
     async with (
         Tail(bus, live, [source], lambda _: 0, poll_s=poll_s, at_once=AT_ONCE) as tail,

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from fairlead_common.protocol import subjects
 from fairlead_common.received import Record
 from fairlead_gateway.bucket_follower import AT_ONCE, follow_bucket
@@ -32,3 +34,23 @@ async def test_a_bucket_of_many_parts_is_loaded_whole_and_in_order_while_it_is_w
         stop.set()
     assert at_load >= count
     assert seen == list(range(1, count + 51))
+
+
+async def test_a_bucket_is_read_as_a_whole_stream_which_is_cheaper_than_by_its_prefix(
+    bus: FakeBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: set[tuple[str, str]] = set()
+    read = bus.read_batch
+
+    async def noted(stream: str, subject: str, *args: int, **more: int) -> tuple[list[Record], bool]:
+        asked.add((stream, subject))
+        return await read(stream, subject, *args, **more)
+
+    monkeypatch.setattr(bus, "read_batch", noted)
+    await bus.publish(subjects.kv(subjects.BUCKET_SESSIONS, "session.a"), b"{}")
+    stop, loaded = asyncio.Event(), asyncio.Event()
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        tasks.create_task(follow_bucket(bus, subjects.BUCKET_SESSIONS, stop, lambda _: None, loaded))
+        await loaded.wait()
+        stop.set()
+    assert asked == {(subjects.kv_stream(subjects.BUCKET_SESSIONS), ">")}

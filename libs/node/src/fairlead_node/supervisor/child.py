@@ -22,6 +22,8 @@ _PR_SET_PDEATHSIG: Final = 1
 FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 10.0
 STEADY_S: Final = 30.0  # up for that long: the next end is a new story
+# Of what nats-server uses; Go's default is 100. A quiet server collects rarely, and keeps what a start left.
+GARBAGE_PERCENT: Final = "50"
 _MAX_LINE: Final = 64 * 1024
 
 
@@ -189,9 +191,10 @@ def _how(status: int) -> str:
 
 
 def environment_of_server(environ: Mapping[str, str], memory_limit: str) -> dict[str, str]:
-    """The little that nats-server needs, with Go's soft memory limit."""
+    """The little that nats-server needs, with Go's soft memory limit and how much garbage it may hold."""
     kept = {key: environ[key] for key in ("PATH", "HOME", "TZ", "GOMAXPROCS") if key in environ}
-    return {**kept, "GOMEMLIMIT": environ.get("GOMEMLIMIT", memory_limit), "PWD": os.getcwd()}
+    limits = {"GOMEMLIMIT": memory_limit, "GOGC": GARBAGE_PERCENT}
+    return {**kept, **{name: environ.get(name, limit) for name, limit in limits.items()}, "PWD": os.getcwd()}
 
 
 def die_with_parent() -> Callable[[], None] | None:

@@ -51,7 +51,8 @@ class ListCheck:
         # What is listed later than this may be of a session that begins only now.
         known_seq = await self._bus.last_sequence(subjects.SESSIONS)
         keys = 0
-        async for record in self._bus.read(_STREAM, f"{_PREFIX}>", start=self._next_seq, limit=AT_ONCE):
+        records = self._bus.read(_STREAM, subjects.WHOLE_STREAM, start=self._next_seq, limit=AT_ONCE)
+        async for record in records:
             keys += 1
             if not is_marker(record):
                 await self._check(record.subject.removeprefix(_PREFIX), record.data, known_seq)
