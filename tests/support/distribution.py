@@ -53,6 +53,7 @@ SECONDS: Final = {
     "tests/integration/test_gateway_schema.py": 70,
     "tests/integration/test_rolling_update.py": 70,
     "tests/integration/test_agent.py": 65,
+    "tests/integration/test_open_webui.py": 65,
     "tests/integration/test_backup_streams.py": 65,
     "tests/integration/test_cluster.py": 60,
     "tests/integration/test_cluster_partitions.py": 60,

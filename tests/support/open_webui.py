@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -32,9 +33,16 @@ _LEFT_OUT = (
 
 
 def install(folder: Path, uv: str) -> Path:
-    """A virtual environment with Open WebUI, made in `folder` unless it is there: about 1.1 GB."""
+    """A virtual environment with Open WebUI, made in `folder` unless it is there: about 1.1 GB.
+
+    Raises:
+        subprocess.SubprocessError: it cannot be installed.
+    """
     venv = folder / "venv"
-    if not (venv / "bin/open-webui").exists():
+    installed = folder / f"installed-{VERSION}"
+    if not installed.exists():
+        shutil.rmtree(venv, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
         overrides = folder / "overrides.txt"
         overrides.write_text("".join(f"{name} ; sys_platform == 'never'\n" for name in _LEFT_OUT))
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -42,6 +50,7 @@ def install(folder: Path, uv: str) -> Path:
         options = ["-q", "--python", str(venv / "bin/python"), "--override", str(overrides)]
         command = [uv, "pip", "install", *options, f"open-webui=={VERSION}"]
         subprocess.run(command, check=True, timeout=1200)
+        installed.touch()
     return venv
 
 
@@ -127,7 +136,7 @@ class OpenWebUI:
         """The models that it offers."""
         return [model["id"] for model in self.call("GET", "/api/models")["data"]]
 
-    def turn(self, text: str, chat: Json | None = None) -> Json:
+    def turn(self, text: str, chat: Json | None = None, *, model: str = "main") -> Json:
         """Say `text` in a new chat, or in `chat`; the chat once the answer and all side tasks are there."""
         said, answer = str(uuid.uuid4()), str(uuid.uuid4())
         history = chat["chat"]["history"] if chat else {"messages": {}, "currentId": None}
@@ -144,12 +153,12 @@ class OpenWebUI:
             "role": "user",
             "content": text,
             "timestamp": int(time.time()),
-            "models": ["main"],
+            "models": [model],
         }
         first = chat is None
         body: Json = {
             "stream": True,
-            "model": "main",
+            "model": model,
             "messages": [*messages, {"role": "user", "content": text}],
             "params": {},
             "features": {},
@@ -189,3 +198,10 @@ class OpenWebUI:
                 return
             time.sleep(0.3)
         raise AssertionError(f"not ready within {timeout_s:g} s\n{self.tail()}")
+
+
+if __name__ == "__main__":
+    try:
+        install(Path(sys.argv[1]), sys.argv[2])
+    except (OSError, subprocess.SubprocessError) as problem:
+        sys.exit(f"Open WebUI cannot be installed: {problem}")
