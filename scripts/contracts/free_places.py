@@ -18,6 +18,8 @@ FREE: Final[dict[str, str]] = {
     "OpenApi.document": "an OpenAPI document",
     "OutputText.annotations[]": "always empty: agents name no places in their words",
     "OutputText.logprobs[]": "always empty: no provider tells them",
+    "OutputTextDelta.logprobs[]": "always empty: no provider tells them",
+    "OutputTextDone.logprobs[]": "always empty: no provider tells them",
     "ProviderItems.items[]": "what a provider wants back as it said it",
     "ResponseFormat.schema": "a JSON Schema",
     "ResponseFormatBody.schema": "a JSON Schema",

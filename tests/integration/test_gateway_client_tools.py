@@ -14,6 +14,7 @@ from fairlead_common.protocol.content import ToolCallBlock, ToolResultMessage, U
 from fairlead_common.protocol.entries import MessageEntry, RunStartEntry
 from fairlead_common.protocol.ids import new_id
 from tests.integration.gateway_fixture import TOKEN, FakeAgent, RunningGateway
+from tests.support.checked_streams import checked_client
 from tests.support.waiting import until
 
 TOOLS: list[Any] = [
@@ -30,7 +31,7 @@ ASKED: Any = {"role": "user", "content": "How warm is it?"}
 
 @pytest.fixture
 async def client(gateway: RunningGateway) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key=TOKEN, timeout=20) as client:
+    async with checked_client(gateway.url, TOKEN, timeout=20) as client:
         yield client
 
 

@@ -23,12 +23,13 @@ from fairlead_common.protocol.messages import UserInput
 from fairlead_common.protocol.notices import CreateSession
 from tests.integration.gateway_fixture import TOKEN, FakeAgent, Json, RunningGateway
 from tests.integration.openai_play import Script, answer, play
+from tests.support.checked_streams import checked_client
 from tests.support.waiting import until
 
 
 @pytest.fixture
 async def client(gateway: RunningGateway) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key=TOKEN, timeout=20) as client:
+    async with checked_client(gateway.url, TOKEN, timeout=20) as client:
         yield client
 
 

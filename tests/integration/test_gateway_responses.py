@@ -18,11 +18,12 @@ from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import Abort
 from tests.integration.gateway_fixture import TOKEN, FakeAgent, Json, RunningGateway
 from tests.integration.openai_play import answer, play
+from tests.support.checked_streams import checked_client
 
 
 @pytest.fixture
 async def client(gateway: RunningGateway) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key=TOKEN, timeout=20) as client:
+    async with checked_client(gateway.url, TOKEN, timeout=20) as client:
         yield client
 
 

@@ -112,13 +112,18 @@ def test_every_body_of_a_route_has_a_named_schema() -> None:
                     f"{method} {path} {name}: must be one struct of a name; for one of several, "
                     "add the union to `_UNIONS` in openapi_document.py"
                 )
+            (route,) = [each for each in OPERATIONS if (each.method.lower(), each.path) == (method, path)]
+            streams = [] if route.events is None else ["text/event-stream"]
             for status, answer in operation["responses"].items():
-                assert len(answer.get("content", ())) == (0 if status == "204" else 1), f"{method} {path}"
+                also = streams if status == "200" else []
+                expected = [] if status == "204" else [*list(answer["content"])[:1], *also]
+                assert list(answer.get("content", ())) == expected, f"{method} {path}"
+                assert also == [] or expected[0] == "application/json", f"{method} {path}"
 
 
 def test_entries_and_events_are_told_apart_by_their_tag() -> None:
     schemas = openapi_document()["components"]["schemas"]
-    for name in ("Entry", "StoredEntry", "SessionEvent", "NewsEvent"):
+    for name in ("Entry", "StoredEntry", "SessionEvent", "NewsEvent", "ResponseStreamEvent"):
         tag_field, mapping = schemas[name]["discriminator"].values()
         assert [{"$ref": each} for each in mapping.values()] == schemas[name]["anyOf"]
         for tag, member in mapping.items():

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from fairlead_common.cron.definitions import JobDefinition, JobPatch
 from fairlead_common.protocol.schemas import Schema, reference, schemas_of
@@ -10,6 +10,8 @@ from fairlead_common.service.process import VERSION
 from fairlead_gateway.events.event_types import KNOWN_ENTRY, SESSION_EVENT
 from fairlead_gateway.http.auth import PAGE_HEADER
 from fairlead_gateway.openai_api.documented import DOCUMENTED
+from fairlead_gateway.openai_api.responses_api.stream_events import ResponseStreamEvent
+from fairlead_gateway.openai_api.stream_chunks import ChatStreamEvent
 from fairlead_gateway.operation import ID_PATTERN, Operation
 from fairlead_gateway.responses import PASSED_ON, Error, NewsEvent, OpenAIError
 from fairlead_gateway.routes import OPERATIONS
@@ -36,12 +38,22 @@ _PROBLEM_TEXTS: Final = {
 _UNIONS: Final = {
     "SessionEvent": (SESSION_EVENT, "The data of one event of a session's stream."),
     "NewsEvent": (NewsEvent, "The data of one event of `GET /api/news`."),
+    "ResponseStreamEvent": (ResponseStreamEvent, "The data of one event of a streamed response."),
+}
+# Those whose structs have no tag.
+_UNTAGGED: Final = {
+    "ChatStreamEvent": (
+        ChatStreamEvent,
+        "The data of one event of a streamed chat completion: a chunk, or why there is no answer. "
+        "The last event has `[DONE]` instead.",
+    ),
 }
 _PLACE: Final[dict[str, Schema]] = {
     "seq": {"type": "integer", "description": "sequence in the stream SESSIONS"},
     "index": {"type": "integer", "description": "from 0, where one record holds several entries"},
 }
 _BASE64: Final = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+_EVENTS: Final = "text/event-stream"
 _ALWAYS: Final = (400, 403, 408, 413, 415, 421, 503)
 
 
@@ -88,6 +100,8 @@ def _schemas() -> tuple[dict[Any, Schema], dict[str, Schema]]:
         for answer in operation.answers.values()
         if answer is not None and not isinstance(answer, dict)
     ]
+    answered += [kind for kind, _ in _UNIONS.values()]
+    answered += [struct for union, _ in _UNTAGGED.values() for struct in get_args(union)]
     # What is passed on as another service wrote it may lack what has a default.
     shapes, schemas = schemas_of(
         [*taken, *PASSED_ON, KNOWN_ENTRY, JobDefinition, JobPatch, *DOCUMENTED.values()],
@@ -105,6 +119,9 @@ def _schemas() -> tuple[dict[Any, Schema], dict[str, Schema]]:
     _add_stored_entries(schemas)
     for name, (union, text) in _UNIONS.items():
         schemas[name] = {"description": text, **shapes[union]}
+        shapes[union] = reference(name)
+    for name, (union, text) in _UNTAGGED.items():
+        schemas[name] = {"description": text, "anyOf": [shapes[struct] for struct in get_args(union)]}
         shapes[union] = reference(name)
     return shapes, schemas
 
@@ -187,15 +204,20 @@ def _responses(operation: Operation, shapes: dict[Any, Schema]) -> dict[str, Any
         }
     for status, kind in operation.answers.items():
         answer: dict[str, Any] = {"description": operation.text}
-        if operation.kind == "text/event-stream":
-            # OpenAPI 3.1 has no word for the items of a stream.
-            content = {"schema": {"type": "string"}, "x-event-data": shapes[kind]}
-            answer["content"] = {operation.kind: content}
+        if operation.kind == _EVENTS:
+            answer["content"] = _stream_of(shapes[kind])
         elif kind is not None:
             schema = kind if isinstance(kind, dict) else shapes[kind]
             answer["content"] = {operation.kind: {"schema": schema}}
+            if operation.events is not None:
+                answer["content"] |= _stream_of(shapes[operation.events])
         found[str(status)] = answer
     return found
+
+
+def _stream_of(event: Schema) -> dict[str, Any]:
+    # OpenAPI 3.1 has no word for the items of a stream.
+    return {_EVENTS: {"schema": {"type": "string"}, "x-event-data": event}}
 
 
 def _name(operation: Operation) -> str:

@@ -5,6 +5,7 @@ from typing import Final
 from fairlead_gateway.openai_api import agent_models, shapes
 from fairlead_gateway.openai_api.request import ChatRequest
 from fairlead_gateway.openai_api.routes import PROGRESS, completions
+from fairlead_gateway.openai_api.stream_chunks import ChatStreamEvent
 from fairlead_gateway.openai_api.wishes import ONLY_CLIENT
 from fairlead_gateway.operation import ID_PATTERN, Operation, Parameter
 
@@ -32,6 +33,7 @@ OPENAI_API: Final = (
         completions,
         "a prompt to an agent and its answer; with `stream` as server-sent events",
         {200: shapes.ChatCompletion},
+        events=ChatStreamEvent,
         body=ChatRequest,
         parameters=(
             Parameter(

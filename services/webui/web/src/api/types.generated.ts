@@ -465,6 +465,12 @@ export interface CalledFunction {
   arguments?: string | null;
 }
 
+/** A part of what a tool is called with: its name, then its arguments as JSON. */
+export interface CalledPiece {
+  name?: string | null;
+  arguments: string;
+}
+
 /**
  * The tool that a model called to have another one called.
  *
@@ -522,6 +528,24 @@ export interface ChatCompletion {
 }
 
 /**
+ * The data of one event of a streamed chat completion.
+ *
+ * Fields:
+ *     created: seconds since 1970.
+ *     choices: empty beside the usage of all answers, which comes last if `stream_options` ask for it.
+ *     fairlead: of the chunk that ends an answer of an agent.
+ */
+export interface ChatCompletionChunk {
+  id: string;
+  object: "chat.completion.chunk";
+  created: number;
+  model: string;
+  choices: ChunkChoice[];
+  usage?: CompletionUsage | null;
+  fairlead?: FairleadAnswer | null;
+}
+
+/**
  * One message of the conversation as the client has it.
  *
  * Fields:
@@ -570,6 +594,9 @@ export interface ChatSchemaFormat {
   json_schema: NamedSchema;
 }
 
+/** The data of one event of a streamed chat completion: a chunk, or why there is no answer. The last event has `[DONE]` instead. */
+export type ChatStreamEvent = ChatCompletionChunk | OpenAIError;
+
 /** A tool of the client, in a chat completion. */
 export interface ChatTool {
   type: "function";
@@ -595,6 +622,22 @@ export interface Choice {
 export interface ChosenFunction {
   type: "function";
   name: string;
+}
+
+/** A part of one answer. `finish_reason`: of its last chunk. */
+export interface ChunkChoice {
+  index: number;
+  delta: ChunkDelta;
+  finish_reason: string | null;
+}
+
+/** What a chunk adds to an answer. `function_call`: of the old `functions`. */
+export interface ChunkDelta {
+  role?: "assistant" | null;
+  content?: string | null;
+  reasoning_content?: string | null;
+  tool_calls?: ToolCalledPiece[];
+  function_call?: CalledPiece | null;
 }
 
 /** A call that waits for its client. Its result goes to the session's mail `clientresult.<call_id>`. */
@@ -766,6 +809,26 @@ export interface CompletionUsage {
   completion_tokens: number;
   total_tokens: number;
   prompt_tokens_details: PromptTokens;
+}
+
+/** Words of a message begin. */
+export interface ContentPartAdded {
+  type: "response.content_part.added";
+  sequence_number: number;
+  item_id: string;
+  output_index: number;
+  content_index: number;
+  part: OutputText;
+}
+
+/** Words of a message are whole. */
+export interface ContentPartDone {
+  type: "response.content_part.done";
+  sequence_number: number;
+  item_id: string;
+  output_index: number;
+  content_index: number;
+  part: OutputText;
 }
 
 /**
@@ -1311,6 +1374,25 @@ export interface ForkEntry {
   private?: boolean;
   secret?: boolean;
   plan?: PlanStep[];
+}
+
+/** What a tool of the client is called with, as JSON. */
+export interface FunctionArgumentsDelta {
+  type: "response.function_call_arguments.delta";
+  sequence_number: number;
+  item_id: string;
+  output_index: number;
+  delta: string;
+}
+
+/** All that a tool of the client is called with. */
+export interface FunctionArgumentsDone {
+  type: "response.function_call_arguments.done";
+  sequence_number: number;
+  item_id: string;
+  output_index: number;
+  name: string;
+  arguments: string;
 }
 
 /** A call of a tool of the client, which the client has to make. `arguments`: JSON. */
@@ -2148,6 +2230,22 @@ export interface OpenAIErrorDetail {
   code: string | null;
 }
 
+/** An item begins. */
+export interface OutputItemAdded {
+  type: "response.output_item.added";
+  sequence_number: number;
+  output_index: number;
+  item: OutputMessage | ReasoningItem | OwnCallItem | FunctionCallItem | ApprovalItem;
+}
+
+/** An item is whole. */
+export interface OutputItemDone {
+  type: "response.output_item.done";
+  sequence_number: number;
+  output_index: number;
+  item: OutputMessage | ReasoningItem | OwnCallItem | FunctionCallItem | ApprovalItem;
+}
+
 /** A message of the agent. `phase`: `commentary` for what it says before it calls tools. */
 export interface OutputMessage {
   type: "message";
@@ -2163,6 +2261,28 @@ export interface OutputText {
   type: "output_text";
   text: string;
   annotations: Record<string, unknown>[];
+  logprobs: Record<string, unknown>[];
+}
+
+/** More words of a message. */
+export interface OutputTextDelta {
+  type: "response.output_text.delta";
+  sequence_number: number;
+  item_id: string;
+  output_index: number;
+  content_index: number;
+  delta: string;
+  logprobs: Record<string, unknown>[];
+}
+
+/** All words of a message. */
+export interface OutputTextDone {
+  type: "response.output_text.done";
+  sequence_number: number;
+  item_id: string;
+  output_index: number;
+  content_index: number;
+  text: string;
   logprobs: Record<string, unknown>[];
 }
 
@@ -2187,6 +2307,48 @@ export interface OutputTokensDetails {
 export interface Overlap {
   policy?: "parallel" | "queue" | "skip";
   max?: number;
+}
+
+/** What a tool of the agent is called with, as JSON. */
+export interface OwnArgumentsDelta {
+  type: "response.mcp_call_arguments.delta";
+  sequence_number: number;
+  item_id: string;
+  output_index: number;
+  delta: string;
+}
+
+/** All that a tool of the agent is called with. */
+export interface OwnArgumentsDone {
+  type: "response.mcp_call_arguments.done";
+  sequence_number: number;
+  item_id: string;
+  output_index: number;
+  arguments: string;
+}
+
+/** The agent calls a tool of its own. */
+export interface OwnCallBegun {
+  type: "response.mcp_call.in_progress";
+  sequence_number: number;
+  item_id: string;
+  output_index: number;
+}
+
+/** A tool of the agent has a result. */
+export interface OwnCallCompleted {
+  type: "response.mcp_call.completed";
+  sequence_number: number;
+  item_id: string;
+  output_index: number;
+}
+
+/** A tool of the agent has failed. */
+export interface OwnCallFailed {
+  type: "response.mcp_call.failed";
+  sequence_number: number;
+  item_id: string;
+  output_index: number;
 }
 
 /** A call of one of the agent's own tools, which the agent makes itself. `arguments`: JSON. */
@@ -2463,6 +2625,27 @@ export interface Removed {
   removed: boolean;
 }
 
+/** The last event of a response that is whole, or waits for an approval or for results of tools. */
+export interface ResponseCompleted {
+  type: "response.completed";
+  sequence_number: number;
+  response: ResponseObject;
+}
+
+/** The first event: the response as it is before anything happens. */
+export interface ResponseCreated {
+  type: "response.created";
+  sequence_number: number;
+  response: ResponseObject;
+}
+
+/** The last event of a response without an answer, also of one that was cancelled. */
+export interface ResponseFailed {
+  type: "response.failed";
+  sequence_number: number;
+  response: ResponseObject;
+}
+
 /** Why there is no answer. */
 export interface ResponseFailure {
   code: string;
@@ -2490,6 +2673,20 @@ export interface ResponseFormatBody {
   name?: string;
   description?: string;
   strict?: boolean;
+}
+
+/** The second event. */
+export interface ResponseInProgress {
+  type: "response.in_progress";
+  sequence_number: number;
+  response: ResponseObject;
+}
+
+/** The last event of a response that was cut off. */
+export interface ResponseIncomplete {
+  type: "response.incomplete";
+  sequence_number: number;
+  response: ResponseObject;
 }
 
 /**
@@ -2559,6 +2756,9 @@ export interface ResponseRequest {
   prompt?: null;
   max_tool_calls?: null;
 }
+
+/** The data of one event of a streamed response. */
+export type ResponseStreamEvent = ResponseCreated | ResponseInProgress | ResponseCompleted | ResponseIncomplete | ResponseFailed | StreamProblem | OutputItemAdded | OutputItemDone | ContentPartAdded | ContentPartDone | OutputTextDelta | OutputTextDone | SummaryPartAdded | SummaryPartDone | SummaryTextDelta | SummaryTextDone | OwnCallBegun | OwnCallCompleted | OwnCallFailed | OwnArgumentsDelta | OwnArgumentsDone | FunctionArgumentsDelta | FunctionArgumentsDone;
 
 /** A tool of the client, in a response. */
 export interface ResponseTool {
@@ -3703,6 +3903,15 @@ export interface StreamOptions {
   include_usage?: boolean | null;
 }
 
+/** The last event of a stream whose response goes on without it. */
+export interface StreamProblem {
+  type: "error";
+  sequence_number: number;
+  code: string;
+  message: string;
+  param: null;
+}
+
 /**
  * Entries of a branch that follow one another in the log: from one record to an entry.
  *
@@ -3716,9 +3925,49 @@ export interface Stretch {
   until: string;
 }
 
+/** Thoughts begin. */
+export interface SummaryPartAdded {
+  type: "response.reasoning_summary_part.added";
+  sequence_number: number;
+  item_id: string;
+  output_index: number;
+  summary_index: number;
+  part: SummaryText;
+}
+
+/** Thoughts are whole. */
+export interface SummaryPartDone {
+  type: "response.reasoning_summary_part.done";
+  sequence_number: number;
+  item_id: string;
+  output_index: number;
+  summary_index: number;
+  part: SummaryText;
+}
+
 /** Thoughts of the model. */
 export interface SummaryText {
   type: "summary_text";
+  text: string;
+}
+
+/** More thoughts. */
+export interface SummaryTextDelta {
+  type: "response.reasoning_summary_text.delta";
+  sequence_number: number;
+  item_id: string;
+  output_index: number;
+  summary_index: number;
+  delta: string;
+}
+
+/** All thoughts of an item. */
+export interface SummaryTextDone {
+  type: "response.reasoning_summary_text.done";
+  sequence_number: number;
+  item_id: string;
+  output_index: number;
+  summary_index: number;
   text: string;
 }
 
@@ -3802,6 +4051,14 @@ export interface ToolCalled {
   id: string;
   type: "function";
   function: Called;
+}
+
+/** A part of a call of a tool of the client. `id` and `type`: in the first part of each call. */
+export interface ToolCalledPiece {
+  index: number;
+  id?: string | null;
+  type?: "function" | null;
+  function: CalledPiece;
 }
 
 /** A tool call has its result. */

@@ -33,6 +33,7 @@ from fairlead_gateway.openai_api.responses_api.stored import (
     must_find,
     read_response,
 )
+from fairlead_gateway.openai_api.responses_api.stream_events import ResponseStreamEvent
 from fairlead_gateway.openai_api.stream import AcceptedRequest, Completion
 from fairlead_gateway.operation import ID_PATTERN, Operation, Parameter
 from fairlead_gateway.sessions.prompts import send_abort
@@ -201,6 +202,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         create,
         "a response of an agent; with `stream` as server-sent events, with `background` before it has begun",
         {200: ResponseObject},
+        events=ResponseStreamEvent,
         body=ResponseRequest,
         parameters=(_SESSION,),
         problems=(404, 409, 422, 429, 502, 504, 507),
@@ -212,6 +214,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         retrieve,
         "a response as far as it is; with `stream` its events, those after `starting_after` alone",
         {200: ResponseObject},
+        events=ResponseStreamEvent,
         parameters=(
             _RESPONSE,
             Parameter("stream", {"type": "boolean"}, "its events from the beginning on"),
