@@ -480,6 +480,14 @@ def test_the_report_has_a_stable_form(place: Home) -> None:
     assert {each["state"] for each in report["checks"] if each["group"] == "nats"} == {"skipped"}
 
 
+def test_every_check_is_printed_below_the_title_of_its_group(place: Home) -> None:
+    done = call(place, "--offline", "-v")
+    assert done.returncode == 0, done.stderr
+    assert "\nBackups\n  -       last " in done.stdout
+    checks = [line for line in done.stdout.splitlines() if line.startswith("  ") and "->" not in line]
+    assert len(checks) >= len(runner.CHECKS)
+
+
 def test_only_problems_are_a_failure_unless_asked(place: Home) -> None:
     assert call(place, "--offline").returncode == 0
     assert call(place, "--offline", "--strict").returncode == 1  # the demo model

@@ -15,8 +15,9 @@ _MARKS: Final = {"ok": "ok     ", "warning": "WARNING", "problem": "PROBLEM", "s
 _COLOURS: Final = {"ok": "green", "warning": "yellow", "problem": "red", "skipped": "bright_black"}
 _TITLES: Final = {
     "machine": "This machine", "home": "Home", "disk": "Disk", "gateway": "Gateway", "nats": "NATS",
-    "streams": "Streams", "work": "Work", "services": "Services", "sandboxes": "Sandboxes",
-    "models": "Models and configuration", "extensions": "Extensions", "tailnet": "Tailnet",
+    "streams": "Streams", "work": "Work", "backups": "Backups", "services": "Services",
+    "sandboxes": "Sandboxes", "models": "Models and configuration", "extensions": "Extensions",
+    "tailnet": "Tailnet",
 }  # fmt: skip
 
 
