@@ -8,10 +8,10 @@ import pytest
 from fairlead_agent.projections.lists import Projections
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
-from fairlead_common.protocol.content import ToolResultMessage
+from fairlead_common.protocol.content import ToolOutcome, ToolResultMessage
 from fairlead_common.protocol.entries import ApprovalEntry, ApprovalRequestEntry, DroppedEntry
-from fairlead_common.protocol.messages import Decision
-from fairlead_common.protocol.projections import SessionSummary, session_key
+from fairlead_common.protocol.messages import Decision, ToolCall
+from fairlead_common.protocol.projections import TOMBSTONE, SessionSummary, approval_key, session_key
 from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
 
@@ -55,6 +55,39 @@ async def test_an_approval_that_is_settled_leaves_no_timer_behind(
         async with asyncio.timeout(30):
             while await w.bus.last(s.TIMERS, timer) is not None:
                 await asyncio.sleep(0.02)
+
+
+async def test_a_decided_approval_leaves_the_list_while_the_call_that_it_allowed_runs(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends, at_once = asyncio.Event(), w.tool
+
+    async def for_long(call: ToolCall) -> ToolOutcome:
+        await ends.wait()
+        return await at_once(call)
+
+    monkeypatch.setattr(w, "tool", for_long)
+    async with agent_service(nats_server, monkeypatch, settings=ASK):
+        await w.say("a", "op=P1 steps=1")
+        request = await w.approval("a")
+        listed_under = s.kv(s.BUCKET_SESSIONS, approval_key(request.id))
+
+        async def is_listed() -> bool:
+            record = await w.bus.last(s.kv_stream(s.BUCKET_SESSIONS), listed_under)
+            return record is not None and record.data != TOMBSTONE
+
+        try:
+            async with asyncio.timeout(30):
+                while not await is_listed():
+                    await asyncio.sleep(0.02)
+            await decide(w, "a", request)
+            async with asyncio.timeout(10):
+                while await is_listed():
+                    await asyncio.sleep(0.02)
+        finally:
+            ends.set()
+        await w.run_end("a", 2)
+    assert len(w.calls) == 1
 
 
 async def test_a_notice_of_expiry_that_comes_too_late_shows_people_nothing_new(
