@@ -74,6 +74,21 @@ def test_a_wrong_expression_is_found(expression: str) -> None:
     assert len(problems(expression)) == 1
 
 
+def test_a_share_that_an_alert_tells_is_the_value_of_its_expression() -> None:
+    """`a and b` has the value of a."""
+    shares = [rule for rule in rules() if "humanizePercentage" in str(rule["annotations"])]
+    assert len(shares) == 2
+    for rule in shares:
+        told = str(rule["expr"]).partition(" and ")[0]
+        assert "/" in told, rule["alert"]
+
+
+def test_the_first_unknown_call_of_a_process_is_told_although_its_counter_was_not_there_before() -> None:
+    (rule,) = (rule for rule in rules() if rule["alert"] == "FairleadUnknownCalls")
+    counter = 'fairlead_tool_calls_total{outcome="unknown"}'
+    assert f"({counter} unless {counter} offset 1h) > 0" in str(rule["expr"])
+
+
 def test_alerts_have_what_a_person_needs_and_are_in_the_manual() -> None:
     manual = (ROOT / "docs/operations/monitoring.md").read_text()
     names = [str(rule["alert"]) for rule in rules()]
