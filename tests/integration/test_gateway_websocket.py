@@ -3,9 +3,12 @@
 import asyncio
 import contextlib
 import json
+import re
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -348,3 +351,21 @@ async def test_sessions_of_others_are_not_there(gateway: RunningGateway) -> None
             assert [each["status"] for each in told] == [404, 404], method
             first, second = (each["error"]["message"] for each in told)
             assert first == second.replace("not-there", session)
+
+
+async def test_the_example_of_the_manual_runs_where_no_session_exists_yet(gateway: RunningGateway) -> None:
+    manual = (Path(__file__).parents[2] / "docs/websocket.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", manual, re.DOTALL)
+    program = f"TOKEN = {TOKEN!r}\n" + example.replace("127.0.0.1:8420", f"127.0.0.1:{gateway.port}")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-u", "-c", program, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(30):
+            first = await process.stdout.readline()
+        assert b"'event': 'chat'" in first
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
