@@ -1,5 +1,7 @@
 """`fairlead tokens`, `users` and `pair`: what they ask for, and what they print."""
 
+import warnings
+from getpass import GetPassWarning
 from typing import Any
 
 import click
@@ -84,6 +86,19 @@ def test_users_are_added_changed_and_removed(client: _Client) -> None:
     ):
         users.main(args, standalone_mode=False)
         assert client.asked[-1] == wanted
+
+
+def test_without_a_terminal_a_password_is_not_asked_for_where_it_would_be_shown(
+    client: _Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(_: str) -> str:
+        warnings.warn("the password will be shown", GetPassWarning, stacklevel=1)
+        return "four grey herons"
+
+    monkeypatch.setattr("click.termui.hidden_prompt_func", ask)
+    with pytest.raises(click.UsageError, match="no terminal to ask on: --stdin"):
+        users.main(["password", "bob"], standalone_mode=False)
+    assert [method for method, *_ in client.asked] == ["GET"]  # who asks
 
 
 def test_a_password_is_read_from_standard_input_or_asked_for_without_echo(client: _Client) -> None:

@@ -20,7 +20,10 @@ class _Client:
 
     def patiently(self, _: str, path: str, **__: Any) -> Any:
         self.paths.append(path)
-        return {"runs": [RUN], "next": 7 if len(self.paths) == 1 else None}
+        return {
+            "runs": [RUN if len(self.paths) == 1 else {**RUN, "turns": 1}],
+            "next": 7 if len(self.paths) == 1 else None,
+        }
 
 
 def test_runs_are_lines_and_pages_are_followed(
@@ -30,6 +33,7 @@ def test_runs_are_lines_and_pages_are_followed(
     monkeypatch.setattr(access, "open_client", lambda url: client)
     runs.main(["--agent", "main", "--limit", "600"], standalone_mode=False)
     assert client.paths == ["/api/runs?agent=main&limit=500", "/api/runs?agent=main&limit=500&before=7"]
-    first, _ = capsys.readouterr().out.splitlines()
+    first, second = capsys.readouterr().out.splitlines()
+    assert "  1 turn  calls" in second
     for words in ("failed (model_auth)", "2.5 s", "3 turns", "denied:1 ok:2", "$0.5000+$?", "ann", "s1"):
         assert words in first

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from fairlead_common.errors import InvalidInputError
 from fairlead_gateway.http.request_parsing import parse
+from fairlead_gateway.identity.users import NewUser
 from fairlead_gateway.openai_api.request import ChatRequest
 from fairlead_gateway.sessions.approvals import DecisionBody
 from fairlead_gateway.sessions.prompts import Words
@@ -20,6 +21,23 @@ json_values = st.recursive(
     max_leaves=12,
 )
 named = st.sampled_from(sorted({name for model in MODELS for name in model.__struct_fields__}))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("body", "model", "said"),
+    [
+        (
+            b'{"name": "b ob", "role": "viewer"}',
+            NewUser,
+            'name: must be at most 64 small letters, digits, _ and -, a letter or digit first; got "b ob"',
+        ),
+        (b'{"id": "a b"}', NewSession, 'id: must be 1 to 64 letters, digits, _ and -; got "a b"'),
+    ],
+)
+def test_names_that_do_not_fit_are_refused_in_words(body: bytes, model: type, said: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        parse(body, model)
+    assert str(refused.value) == said
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -39,6 +39,10 @@ def _line(run: dict[str, Any]) -> str:
     cost = f"${run.get('cost_usd', 0.0):.4f}" + ("+$?" if run.get("unpriced_replies") else "")
     return (
         f"{ended:%Y-%m-%d %H:%M:%S}  {outcome:16}  {run.get('duration_ms', 0) / 1000:8.1f} s  "
-        f"{run.get('turns', 0):3} turns  calls {calls:16}  {cost:10}  {run.get('agent', '') or '-':8}  "
+        f"{_turns(run.get('turns', 0)):>9}  calls {calls:16}  {cost:10}  {run.get('agent', '') or '-':8}  "
         f"{run.get('model', '') or '-':20}  {run.get('user', '') or '-':10}  {run['session']}"
     )
+
+
+def _turns(count: int) -> str:
+    return f"{count} turn{'' if count == 1 else 's'}"

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 from typing import Any
 
 import click
@@ -43,7 +44,7 @@ def ls(as_json: bool, url: str | None) -> None:
         password = "password" if each.get("password") else ""
         budget = _budget_text(each.get("budget") or {})
         more = f"{password:8}  {each.get('tailscale', '')}  {budget}  {state}"
-        line = f"{each['name']:24}  {each['role']:10}  {each['tokens']:3} tokens  {more}"
+        line = f"{each['name']:24}  {each['role']:10}  {_tokens(each['tokens']):>10}  {more}"
         click.echo(line.rstrip())
 
 
@@ -79,6 +80,10 @@ def set_user(
     _change(name, change, url)
     said = (f"{key} {value}" if value else f"no {key}" for key, value in change.items())
     click.echo(f"changed: {name} ({', '.join(said)})")
+
+
+def _tokens(count: int) -> str:
+    return f"{count} token{'' if count == 1 else 's'}"
 
 
 def _budget_text(budget: dict[str, Any]) -> str:
@@ -125,8 +130,16 @@ def _from_stdin(is_own: bool) -> tuple[str | None, str]:
 
 
 def _asked_for(name: str, is_own: bool) -> tuple[str | None, str]:
-    old = click.prompt("Present password", hide_input=True) if is_own else None
-    new = click.prompt(f"New password of {name}", hide_input=True, confirmation_prompt="Once more")
+    from getpass import GetPassWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GetPassWarning)  # it would be read from what is no terminal, and shown
+        try:
+            old = click.prompt("Present password", hide_input=True) if is_own else None
+            new = click.prompt(f"New password of {name}", hide_input=True, confirmation_prompt="Once more")
+        except GetPassWarning:
+            said = "there is no terminal to ask on: --stdin reads the password from standard input"
+            raise click.UsageError(said) from None
     return old, new
 
 

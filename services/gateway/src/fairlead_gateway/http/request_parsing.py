@@ -8,9 +8,16 @@ import msgspec
 from starlette.requests import Request
 
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.protocol.users import USER_PATTERN
 from fairlead_gateway.http.repeated_names import repeated_name
 
-Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")]
+_ID_PATTERN: Final = r"^[A-Za-z0-9_-]{1,64}$(?!\n)"
+Id = Annotated[str, msgspec.Meta(pattern=_ID_PATTERN)]
+# What is said instead of a regular expression.
+_IN_WORDS: Final = {
+    _ID_PATTERN: "must be 1 to 64 letters, digits, _ and -",
+    USER_PATTERN: "must be at most 64 small letters, digits, _ and -, a letter or digit first",
+}
 
 T = TypeVar("T")
 Word = TypeVar("Word", bound=str)
@@ -82,6 +89,7 @@ def _explain(error: msgspec.ValidationError, body: bytes, model: type) -> Invali
         return InvalidInputError(inside + _cut(named["name"]) or "body", _cut(problem, 200) + hint)
     if "enum value" in problem and (allowed := _allowed(model, path)):
         problem = f"must be one of {', '.join(allowed)}"
+    problem = next((words for pattern, words in _IN_WORDS.items() if repr(pattern) in problem), problem)
     actual = _actual(body, path)
     limit = _LIMIT.search(problem)
     problem = _cut(problem, 200) + (f"; got {actual}" if actual else "")
