@@ -42,8 +42,9 @@ export function MyAccess() {
         </span>
       </div>
       <p className={styles.about}>
-        You are <strong>{who?.account}</strong>, {who?.role}, and this login may {who?.scopes.join(", ")}. Programs and
-        other devices have tokens: each with rights of its own, never more than yours, and revoked at once.
+        You are logged in as <strong>{who?.account}</strong> with the role {who?.role}. Rights of this login:{" "}
+        {who?.scopes.join(", ")}. Programs and other devices have tokens: each with rights of its own, never more than
+        yours, and revoked at once.
       </p>
       {admin && (
         <label className={styles.check}>

@@ -4,6 +4,8 @@ import { callsOf, isBad, labelOf, placeOf, positionIn } from "./outcomes";
 it("an outcome has words, and one of a newer server is shown as it is", () => {
   expect(labelOf("aborted")).toBe("stopped");
   expect(labelOf("something_new")).toBe("something new");
+  // The list keeps them as they ended: what they were paused for may have come long ago.
+  expect(labelOf("waiting_approval")).toBe("paused for an approval");
   expect(isBad("failed")).toBe(true);
   expect(isBad("something_new")).toBe(false);
 });

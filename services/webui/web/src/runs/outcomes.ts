@@ -8,10 +8,10 @@ export const OUTCOMES: readonly { outcome: string; label: string; bad?: true }[]
   { outcome: "timed_out", label: "timed out", bad: true },
   { outcome: "turn_limit", label: "limit of turns", bad: true },
   { outcome: "budget", label: "budget reached", bad: true },
-  { outcome: "waiting_approval", label: "waits for an approval" },
-  { outcome: "waiting_budget", label: "waits for a budget" },
-  { outcome: "waiting_provider", label: "waits for the provider" },
-  { outcome: "requires_action", label: "waits for a client’s tools" },
+  { outcome: "waiting_approval", label: "paused for an approval" },
+  { outcome: "waiting_budget", label: "paused for a budget" },
+  { outcome: "waiting_provider", label: "paused for the provider" },
+  { outcome: "requires_action", label: "paused for a client’s tools" },
   { outcome: "unknown", label: "unknown", bad: true },
 ];
 
