@@ -1,7 +1,7 @@
 """A session that one may not see and one that is not there: whatever is asked, the answers are alike."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -87,6 +87,35 @@ async def test_what_is_hidden_is_answered_as_if_it_were_not_there(world: Gateway
         assert "salaries" not in str(answers)
         assert answers[0][0] < 500, (method, path, answers[0])
     assert differing == {}
+
+
+async def test_what_is_hidden_costs_as_many_reads_as_what_is_not_there(
+    world: GatewayInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes a way to the server and back, which a caller can measure."""
+    token = world.token("bob", "read", "write", "approve")
+    asked: list[str] = []
+    for name in ("last", "request", "api"):
+        monkeypatch.setattr(world.gateway.bus, name, _counted(getattr(world.gateway.bus, name), asked))
+    differing: dict[str, Any] = {}
+    for method, path, body in addresses():
+        counts = []
+        for name in (THERE, NOT_THERE):
+            asked.clear()
+            filled = path.replace("{session}", name).replace("{item}", "p").replace("{call}", "p")
+            await world.ask(token, method, filled, json.loads(json.dumps(body).replace("{session}", name)))
+            counts.append(len(asked))
+        if counts[0] != counts[1]:
+            differing[f"{method} {path}"] = counts
+    assert differing == {}
+
+
+def _counted(ask: Callable[..., Awaitable[Any]], asked: list[str]) -> Callable[..., Awaitable[Any]]:
+    async def counting(*given: Any, **more: Any) -> Any:
+        asked.append(str(given))
+        return await ask(*given, **more)
+
+    return counting
 
 
 async def test_its_owner_is_answered_otherwise(world: GatewayInMemory) -> None:

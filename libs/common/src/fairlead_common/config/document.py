@@ -9,7 +9,7 @@ JSON in `FAIRLEAD_OVERRIDES`.
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -73,6 +73,9 @@ class ToolsConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
     sandboxes: Extensions = {}
 
 
+PlainHttp = Literal["tailnet", "private", "any"]
+
+
 class GatewayConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The HTTP entry point.
 
@@ -82,6 +85,9 @@ class GatewayConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields
         openai: the API that OpenAI's clients speak.
         agent_protocol: sessions as agents of the Synadia Agent Protocol.
         password_login: whether users who have a password may log in with it.
+        plain_http: from where unencrypted requests are accepted, besides this machine: `tailnet`, which
+            encrypts by itself; `private`: also private networks (10/8, 172.16/12, 192.168/16, link-local and
+            unique local addresses); `any`.
         tailscale: logins of people whom Tailscale knows.
         audit_days: for which entries of the audit log are kept that are written from then on; 0: for ever.
     """
@@ -92,6 +98,7 @@ class GatewayConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields
     openai: OpenAiConfig = OpenAiConfig()
     agent_protocol: AgentProtocolConfig = AgentProtocolConfig()
     password_login: bool = True
+    plain_http: PlainHttp = "private"
     tailscale: TailscaleConfig = TailscaleConfig()
     audit_days: Annotated[float, msgspec.Meta(ge=0, le=36_500)] = 400.0
 

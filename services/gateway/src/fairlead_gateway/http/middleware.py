@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_gateway.http.auth import COOKIE, PAGE_HEADER, SECURE_COOKIE, Auth
+from fairlead_gateway.http.plain_http import check_plain_http
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.identity.running_requests import RunningRequests
@@ -28,6 +29,7 @@ LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 PUBLIC_API: Final = frozenset({"/api/login", "/api/login/ways", "/api/pair/redeem"})
+_WITHOUT_SECRETS: Final = frozenset({"/healthz", "/readyz"})  # a probe may come from anywhere
 
 _HOST: Final = re.compile(
     r"(?P<name>\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?"
@@ -188,6 +190,8 @@ class RequestGuard:
         Raises:
             Problem: it may not come in.
         """
+        if not asked.secure and asked.path not in _WITHOUT_SECRETS:
+            check_plain_http(asked.peer, self._config.current.gateway.plain_http)
         host = asked.get(b"host") or ""
         if not asked.is_public:
             self._check_host(host)

@@ -43,6 +43,8 @@ async def check_session(
         return
     access = await _access(gateway, session)
     if access is None or not access.lets(principal, "read"):
+        if session in gateway.index:  # else it would be refused faster than one that is not there
+            await _stored_access(gateway, session)
         raise Problem(404, f"session {session} does not exist")
     if not access.lets(principal, need):
         what = "its owner or an admin" if need == "manage" else "write access to it"
@@ -102,6 +104,11 @@ async def _access(gateway: Gateway, session: str) -> SessionAccess | None:
     """As it is listed, or else as the mail that created the session has it; None if no one created it so."""
     if session in gateway.index:
         return gateway.index.access(session)
+    return await _stored_access(gateway, session)
+
+
+async def _stored_access(gateway: Gateway, session: str) -> SessionAccess | None:
+    """As the mail that created the session has it; None if no one created it so."""
     record = await gateway.bus.last(subjects.SESSIONS, subjects.mail(session, "notice", "create"))
     if record is None:
         return None

@@ -26,6 +26,7 @@ from fairlead_common.installation.tailscaled import (
 )
 from fairlead_common.protocol.users import UserRecord
 from fairlead_gateway.gateway import Gateway
+from fairlead_gateway.http.plain_http import TAILNET as TAILNET_ADDRESSES
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.identity.principal import TAILNET, Principal
 from fairlead_gateway.identity.users import make_user
@@ -37,7 +38,6 @@ FUNNEL: Final = "tailscale-funnel-request"
 FORWARDED: Final = "x-forwarded-for"
 TTL_S: Final = 12 * 3600  # then the page logs in anew, and Tailscale is asked again
 _LOOPBACK: Final = ("127.0.0.1", "::1")
-_TAILNET: Final = (ipaddress.ip_network("100.64.0.0/10"), ipaddress.ip_network("fd7a:115c:a1e0::/48"))
 _NOT_OF_A_NAME: Final = re.compile(r"[^a-z0-9_-]+")
 
 
@@ -109,7 +109,7 @@ def _said(request: Request) -> tuple[str, str]:
     except ValueError:
         raise _refused("the proxy must name one address") from None
     login = _decoded(logins[0])
-    if not login or not any(address in network for network in _TAILNET):
+    if not login or not any(address in network for network in TAILNET_ADDRESSES):
         raise _refused("the proxy names no user or no address of a tailnet")
     return login, str(address)
 
