@@ -374,7 +374,7 @@ def test_runs_lead_to_their_place_and_the_audit_log_is_searched(
     tab.page.get_by_label("What").select_option("Prompts")
     expect(entries).to_have_count(2)
     tab.page.get_by_label("User").fill("nobody-of-this-name")
-    expect(tab.page.get_by_text("Nothing of this kind is in the log.")).to_be_visible()
+    expect(tab.page.get_by_text("The log has no matching entries.")).to_be_visible()
     tab.page.get_by_label("User").fill("")
     expect(entries).to_have_count(2)
     tab.page.get_by_role("button", name="Verify the chain").click()
@@ -432,7 +432,7 @@ def test_a_job_says_what_becomes_of_calls_that_need_an_approval(up: FairleadUp, 
     form = tab.page.get_by_role("dialog")
     form.get_by_role("textbox", name="Task").fill("look around")
     form.get_by_label("Name").fill("unattended")
-    form.get_by_label("Calls that need an approval").select_option("Deny it, and go on without")
+    form.get_by_label("Calls that need an approval").select_option("Deny it, and continue without")
     form.get_by_role("button", name="Add").click()
     expect(form).to_have_count(0)
     (job,) = [one for one in up.api("GET", "/api/cron/jobs")["jobs"] if one["name"] == "unattended"]

@@ -90,7 +90,7 @@ def test_usage_is_summed_by_day_agent_model_and_user(up: FairleadUp, new_tab: Ne
 
     tab.page.clock.set_fixed_time("2038-01-01T12:00:00Z")  # whatever was used is older than any range
     tab.page.get_by_label("Range").select_option("Last 7 days")
-    expect(tab.page.get_by_role("heading", name="No model was used in this time")).to_be_visible()
+    expect(tab.page.get_by_role("heading", name="No model was used in this period")).to_be_visible()
     tab.shoot("empty")
     tab.page.get_by_role("button", name="Show all").click()
     expect(table.get_by_role("row", name=re.compile("^admin"))).to_be_visible()
@@ -127,7 +127,7 @@ def test_a_credential_is_stored_tested_rotated_and_removed_and_never_shown(
     name = dialog.get_by_label("Name")
     expect(name).to_be_focused()
     name.fill("Keyed Main")
-    expect(dialog.get_by_text("Begins with a small letter or a digit.")).to_be_visible()
+    expect(dialog.get_by_text("Must begin with a lowercase letter or a digit.")).to_be_visible()
     expect(dialog.get_by_role("button", name="Store", exact=True)).to_be_disabled()
     name.fill("keyed.main")
     expect(dialog.get_by_label("Value")).to_have_attribute("type", "password")

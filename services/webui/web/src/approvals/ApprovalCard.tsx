@@ -209,7 +209,7 @@ function CallCard({ approval, active, decides, onDecided }: Asking) {
 
 /** Instead of the answers, for those who may give none. */
 export const NOT_YOURS =
-  "It waits for somebody who may decide here: that takes the right “approve”, and write access to the session.";
+  "It waits for somebody who may decide: that needs the right “approve” and write access to the session.";
 
 const BUDGET = "Go on: the limit is raised by this amount. Deny: the run ends.";
 

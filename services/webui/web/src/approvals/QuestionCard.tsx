@@ -129,7 +129,7 @@ export function QuestionCard({
             <input
               ref={box}
               aria-label="Your answer"
-              placeholder={asked.options.length > 0 ? "Or an answer of your own" : "Your answer"}
+              placeholder={asked.options.length > 0 ? "Or your own answer" : "Your answer"}
               value={text}
               maxLength={10_000}
               disabled={off}
@@ -141,7 +141,7 @@ export function QuestionCard({
               type="submit"
               tone="primary"
               disabled={off || (!text.trim() && taken.length === 0)}
-              title={asked.server ? "The server gets this answer" : "The agent goes on with this answer"}
+              title={asked.server ? "The server gets this answer" : "The agent continues with this answer"}
             >
               Answer
             </Button>
@@ -152,7 +152,7 @@ export function QuestionCard({
             title={
               asked.server
                 ? "The server is told that you declined"
-                : "The agent is told that you gave no answer, and decides itself"
+                : "The agent is told that you gave no answer, and decides by itself"
             }
             onClick={() => !off && send(api.decide(approval.id, "deny", text.trim(), approval.shown_hash))}
           >

@@ -30,7 +30,7 @@ export function QuestionForm({ fields, off, onSend }: Props) {
           onChange={(value) => setValues({ ...values, [field.name]: value })}
         />
       ))}
-      <Button type="submit" tone="primary" disabled={off} title="The server gets these values, and the call goes on">
+      <Button type="submit" tone="primary" disabled={off} title="The server gets these values, and the call continues">
         Send
       </Button>
     </form>

@@ -62,7 +62,7 @@ export function Audit() {
           }}
         />
       </Filters>
-      <PagedList list={list} label="Audit log" empty="Nothing of this kind is in the log.">
+      <PagedList list={list} label="Audit log" empty="The log has no matching entries.">
         {(entry) => <Entry key={`${entry.seq} ${entry.at} ${entry.what} ${entry.who ?? ""}`} entry={entry} />}
       </PagedList>
       <Verify />
@@ -127,13 +127,13 @@ function Verify() {
         {found &&
           (found.whole
             ? `Whole: ${found.entries.toLocaleString()} entries in ${found.records.toLocaleString()} records; each names the one before.`
-            : `Not whole: record ${found.broken_at} does not fit the one before it.`)}
+            : `Broken chain: record ${found.broken_at} does not match the one before it.`)}
       </p>
       {found && (
         <CopyText
           label="Hash of the last record"
           text={found.head}
-          about="Kept elsewhere, it shows later that nothing up to here was changed: fairlead audit verify --head …"
+          about="Store it elsewhere to prove later that nothing up to here was changed: fairlead audit verify --head …"
         />
       )}
     </div>

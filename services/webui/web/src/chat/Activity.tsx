@@ -83,7 +83,7 @@ function Waiting({ session, parked }: { session: LiveSession; parked: RunEndEntr
   const now = useNow(true);
   const left = Math.max(0, Math.ceil(((parked.retry_at ?? 0) - now) / 1000));
   const tryNow = () => {
-    session.retry().catch((error: unknown) => complain("Could not ask the provider again", error));
+    session.retry().catch((error: unknown) => complain("Could not retry the provider", error));
   };
   return (
     <p className={`${styles.line} ${styles.retry}`} data-waiting="provider">

@@ -148,7 +148,7 @@ export function AskToMove({ session }: { session: LiveSession }) {
           <input type="checkbox" checked={tells} onChange={(event) => setTells(event.target.checked)} />
           <span>
             Tell the model what was tried on the branch that is left
-            <small>It is given a summary, which takes a moment to write.</small>
+            <small>The model gets a summary, which takes a moment to write.</small>
           </span>
         </label>
       )}
@@ -157,5 +157,5 @@ export function AskToMove({ session }: { session: LiveSession }) {
 }
 
 const STOPS =
-  "What it did so far stays on its branch, and the arrows lead back to it. What is queued is said on the branch that you go to.";
-const LEAVES = "What was said after it stays on its branch, and the arrows lead back to it.";
+  "Its work so far stays on its branch; the arrows lead back to it. Queued messages move to the branch that you go to.";
+const LEAVES = "Later messages stay on their branch; the arrows lead back to it.";

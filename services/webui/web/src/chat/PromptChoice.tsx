@@ -23,7 +23,7 @@ export function PromptChoice({
   const isSet = Boolean(chosen.model ?? chosen.thinking);
   if (others.length === 0 && levels.length === 0 && !isSet) return null;
   const items: MenuItem[] = [
-    { label: "As the session has it", hint: model, checked: !isSet, onPick: () => onChoose({}) },
+    { label: "The session’s setting", hint: model, checked: !isSet, onPick: () => onChoose({}) },
     ...levels.map((level) => ({
       label: `Thinking: ${level}`,
       checked: chosen.thinking === level,

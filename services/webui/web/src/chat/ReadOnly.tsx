@@ -21,7 +21,7 @@ export function ReadOnly({ session }: { session: LiveSession }) {
             <strong>{shared}</strong> shares this session with you: you may read it.
           </>
         ) : writes ? (
-          "You may read this session, and not write to it."
+          "You can read this session, but not write to it."
         ) : (
           <>
             You may read, and not write: your{" "}
@@ -30,7 +30,7 @@ export function ReadOnly({ session }: { session: LiveSession }) {
         )}
       </p>
       {writes && (
-        <Button title="A new session of yours that begins with this conversation" onClick={() => void fork(session)}>
+        <Button title="Create your own session that begins with this conversation" onClick={() => void fork(session)}>
           <Icon name="fork" size={14} /> Fork it
         </Button>
       )}

@@ -67,6 +67,6 @@ export function UndoFiles({ session, since }: { session: LiveSession; since: str
 }
 
 const WHAT =
-  "These files become what they were before this message. The conversation stays, and the model is told. Files that git ignores, and git itself, are left alone.";
+  "These files are restored to their state before this message. The conversation stays, and the model is told. Files that git ignores, and git itself, are left alone.";
 const CHANGED_BY_OTHERS =
-  "Others changed some of these files since. All of them become what they were before this message.";
+  "Others have changed some of these files since. All of them are restored to their state before this message.";

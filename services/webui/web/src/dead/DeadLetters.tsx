@@ -26,7 +26,7 @@ export function DeadLetters() {
       <p className={styles.about}>
         Messages that could not be read or handled. They are kept for 90 days instead of being tried for ever.
       </p>
-      <PagedList list={list} label="Dead letters" empty="There are none: every message was handled.">
+      <PagedList list={list} label="Dead letters" empty="There are none: every message was processed.">
         {(letter) => <Letter key={letter.id} letter={letter} onSettled={list.ask} />}
       </PagedList>
     </section>
@@ -72,7 +72,7 @@ function Letter({ letter, onSettled }: { letter: DeadLetter; onSettled: () => vo
       {asks === "retry" && (
         <Confirm
           title="Put it back?"
-          text="It goes into its mailbox once, as if it came now. Do it after what was wrong is mended."
+          text="It goes into its mailbox once, as if it arrived now. Fix the cause first."
           action="Put back"
           tone="primary"
           onYes={() => settle("retry")}
@@ -82,7 +82,7 @@ function Letter({ letter, onSettled }: { letter: DeadLetter; onSettled: () => vo
       {asks === "discard" && (
         <Confirm
           title="Discard it?"
-          text="The message is deleted, and what it asked for is not done. This cannot be taken back."
+          text="The message is deleted without being processed. This cannot be undone."
           action="Discard"
           onYes={() => settle("discard")}
           onClose={() => setAsks(null)}

@@ -155,7 +155,7 @@ export function JobEditor({ job, onClose, onSaved }: { job: Job | null; onClose:
               onChange={(event) => set({ wakeNow: event.target.checked })}
             />
           )}
-          {turn ? "Deliver the answer to the session that was used last" : "Start a turn at once"}
+          {turn ? "Deliver the answer to the most recently used session" : "Start a turn at once"}
         </label>
         {turn && (
           <label>
@@ -166,7 +166,7 @@ export function JobEditor({ job, onClose, onSaved }: { job: Job | null; onClose:
             >
               <option value="">As its agent has it</option>
               <option value="ask">Ask, and wait for an answer</option>
-              <option value="deny">Deny it, and go on without</option>
+              <option value="deny">Deny it, and continue without</option>
             </select>
           </label>
         )}

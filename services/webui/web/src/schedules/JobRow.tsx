@@ -95,7 +95,7 @@ export function JobRow({
         <ChangeOwner
           of={label}
           owner={owner}
-          means="It acts for its new owner from its next run on, with what they may do."
+          means="From its next run on, it acts for its new owner, with their rights."
           give={async (name) => {
             await cron.transfer(job.id, name);
             onChanged();

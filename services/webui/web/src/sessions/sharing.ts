@@ -13,7 +13,7 @@ export const openSharing = (id: string): void => sharingOf.set(() => id);
 
 export const ACCESSES: readonly { access: Access; label: string; means: string }[] = [
   { access: "private", label: "Private", means: "Nobody but you and administrators" },
-  { access: "view", label: "Others may read", means: "And fork it into a session of their own" },
+  { access: "view", label: "Others may read", means: "And fork it into their own session" },
   {
     access: "write",
     label: "Others may read and write",

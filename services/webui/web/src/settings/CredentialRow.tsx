@@ -73,8 +73,8 @@ export function CredentialRow({
           title={`Remove ${name}?`}
           text={
             used.length > 0
-              ? `${used.join(", ")} will have no key from the next request on. The value cannot be brought back.`
-              : `It is for ${recipientOf(recipient)}. The value cannot be brought back.`
+              ? `${used.join(", ")} will have no key from the next request on. The value cannot be recovered.`
+              : `It is for ${recipientOf(recipient)}. The value cannot be recovered.`
           }
           action="Remove"
           onYes={remove}

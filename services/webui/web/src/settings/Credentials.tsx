@@ -47,7 +47,7 @@ export function Credentials({ mayChange }: { mayChange: boolean }) {
       <p className={styles.about}>
         Keys of model providers and of tools. Each is encrypted for the service that uses it as soon as it is stored,
         and cannot be shown again.{" "}
-        {!mayChange && "To change them takes the right “admin”, which this login does not have."}
+        {!mayChange && "Changing them needs the right “admin”, which this login does not have."}
       </p>
       {problem && <Problem onAgain={() => void ask()}>The credentials could not be listed: {problem}</Problem>}
       {!known && !problem && <Spinner />}

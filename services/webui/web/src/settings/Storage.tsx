@@ -35,7 +35,7 @@ export function Storage() {
           <p className={styles.about}>
             {store
               ? `${bytes(store.free_bytes)} of ${bytes(store.total_bytes)} are free on the disk of the streams. `
-              : "How full the disk of the streams is, is not watched. "}
+              : "Fairlead does not monitor the disk of the streams. "}
             {backupWords(report)} Old sessions go with <code>fairlead sessions prune</code>.
           </p>
           <table className={styles.sizes}>
@@ -65,7 +65,7 @@ export function Storage() {
 }
 
 function backupWords({ backup }: StatusReport): string {
-  if (!backup?.made_at_ms) return "No scheduled backup was made.";
+  if (!backup?.made_at_ms) return "No scheduled backup has been made.";
   const failed = backup.problem ? ` The last attempt failed: ${backup.problem}` : "";
-  return `The last good backup is of ${clock(backup.made_at_ms)} (${bytes(backup.bytes ?? 0)}).${failed}`;
+  return `The last good backup is from ${clock(backup.made_at_ms)} (${bytes(backup.bytes ?? 0)}).${failed}`;
 }

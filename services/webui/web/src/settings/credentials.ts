@@ -31,15 +31,15 @@ export const credentials = {
 export function nameProblem(name: string): string {
   if (name === "") return "";
   if (name.length > 64) return "At most 64 characters.";
-  if (!/^[a-z0-9]/.test(name)) return "Begins with a small letter or a digit.";
-  return /^[a-z0-9_.-]+$/.test(name) ? "" : "Small letters, digits, and . _ - only.";
+  if (!/^[a-z0-9]/.test(name)) return "Must begin with a lowercase letter or a digit.";
+  return /^[a-z0-9_.-]+$/.test(name) ? "" : "Only lowercase letters, digits, and . _ -";
 }
 
 /** What is wrong with a value, which is not repeated; empty: nothing. Blanks around it are left out. */
 export function valueProblem(value: string): string {
   const kept = value.trim();
   if (kept.length > MOST_CHARS) return `At most ${MOST_CHARS.toLocaleString()} characters.`;
-  return /^[ -~]*$/.test(kept) ? "" : "One line of letters, digits and signs: no line breaks, no accents.";
+  return /^[ -~]*$/.test(kept) ? "" : "One line of ASCII characters: no line breaks, no accents.";
 }
 
 /** Who can open it, in words. */

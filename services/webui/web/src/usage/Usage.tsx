@@ -161,7 +161,7 @@ function Row({ row, label, share }: { row: UsageSum; label: string; share: numbe
 function Empty({ all, onAll }: { all: boolean; onAll: () => void }) {
   return (
     <div className={styles.none}>
-      <h2>{all ? "No model was used yet" : "No model was used in this time"}</h2>
+      <h2>{all ? "No model has been used yet" : "No model was used in this period"}</h2>
       <p>
         Each reply of a model appears here within seconds, with its tokens and its cost, also after its session is
         deleted.
