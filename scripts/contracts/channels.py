@@ -54,6 +54,7 @@ from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall
 from fairlead_common.protocol.projections import ApprovalSummary, SessionSummary
 from fairlead_common.protocol.questions import CallQuestion, QuestionAnswer
 from fairlead_common.protocol.run_history import RunRecord
+from fairlead_common.protocol.server_prompts import PromptAnswer, PromptQuestion
 from fairlead_common.protocol.usage import DayUsage
 from fairlead_common.service.live_config import DocumentInEffect
 from fairlead_gateway.events.event_types import KNOWN_ENTRY
@@ -308,6 +309,13 @@ _TOOLS: Final = (
         "the AGENTS.md, or a small file, of a workspace",
         WorkspaceQuery,
         TEXT,
+    ),
+    _request(
+        "mcpPrompts",
+        s.mcp_prompts("HOST"),
+        "prompts of the MCP servers of a host: which there are, the messages of one, suggestions",
+        PromptQuestion,
+        PromptAnswer,
     ),
     _request(
         "workspacesToRemove",

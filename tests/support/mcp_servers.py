@@ -292,3 +292,44 @@ if len(sys.argv) > 1:
 else:
     server.run()
 """
+
+# It has prompts and no tools, suggests values, and answers wrongly where it is told to.
+PROMPT_SERVER = """
+import base64, os, pathlib, sys
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.prompts.base import AssistantMessage, UserMessage
+from mcp.types import Completion, ImageContent
+
+journal = pathlib.Path(os.environ["JOURNAL"])
+def note(line):
+    with journal.open("a") as file:
+        file.write(line + "\\n")
+server = MCPServer("prompts")
+
+@server.prompt(description="Asks for a review of a\\npull request.")
+def review(pr: str, depth: str = "short") -> list:
+    note(f"review {pr}")
+    return [UserMessage(f"Review {pr}, {depth}."), AssistantMessage("Which files?"), UserMessage("All.")]
+
+@server.prompt(description="Says what is in a picture.")
+def look() -> list:
+    data = base64.b64encode(bytes.fromhex("89504e470d0a1a0a")).decode()
+    picture = ImageContent(type="image", data=data, mime_type="image/png")
+    return [UserMessage("What is this?"), UserMessage(picture)]
+
+@server.prompt()
+def endless() -> str:
+    return "x" * 500_000
+
+@server.prompt()
+def nothing() -> str:
+    return "  "
+
+@server.completion()
+async def complete(ref, argument, context):
+    known = {"pr": ["12", "17", "23"], "depth": ["short", "deep"]}.get(argument.name, [])
+    note(f"complete {argument.name} {(context.arguments if context else None) or {}}")
+    return Completion(values=[each for each in known if each.startswith(argument.value)])
+
+server.run()
+"""

@@ -54,6 +54,7 @@ from fairlead_common.protocol.entries import (
     RunStartEntry,
 )
 from fairlead_common.protocol.messages import PromptOptions, RunLimitsInput
+from fairlead_common.protocol.server_prompts import PromptOrigin
 from fairlead_common.protocol.undo_entries import FilesRestoredEntry, UndoRequestEntry
 from fairlead_common.session_log.conversation import RESPONSE_FORM
 from fairlead_common.session_log.generations import DELETE
@@ -236,6 +237,19 @@ def test_steers_of_different_senders_or_trust_are_messages_of_their_own(log: Wor
     assert log.step() == AddUserMessage((quoted,))
     log.user("said", 4, items=["s4"])
     assert log.step() == AddUserMessage((cron,))
+
+
+def test_a_prompt_of_a_server_is_a_message_of_its_own_beside_what_its_sender_wrote(log: World) -> None:
+    log.start()
+    log.user("one", 1)
+    wrote = log.queued("s1", 2, "steer", sender="ann")
+    origin = PromptOrigin(server="desk", name="review")
+    given = [log.queued(f"s{n}", n, "steer", sender="ann", server_prompt=origin) for n in (3, 4)]
+    assert log.step() == AddUserMessage((wrote,))
+    log.user("said", 2, items=["s1"])
+    assert log.step() == AddUserMessage((given[0],))
+    log.user("said", 3, items=["s3"])
+    assert log.step() == AddUserMessage((given[1],))
 
 
 def test_followups_come_one_by_one_after_the_answer(log: World) -> None:

@@ -10,6 +10,7 @@ from fairlead_common.protocol.client_tools import ClientCall
 from fairlead_common.protocol.messages import ExecutorInfo
 from fairlead_common.protocol.projections import Approval, Session
 from fairlead_common.protocol.schemas import reference
+from fairlead_common.protocol.server_prompts import ServerPrompt
 from fairlead_common.protocol.undo import FileConflict, RestoredFile, UndoStatus
 from fairlead_common.protocol.users import UserRole
 from fairlead_gateway.http.store_status import StoreState
@@ -39,6 +40,18 @@ class PromptStored(msgspec.Struct, frozen=True, kw_only=True):
 
     seq: Seq
     key: str
+
+
+class ServerPrompts(msgspec.Struct, frozen=True, kw_only=True):
+    """Prompts of the MCP servers that can be reached, by server and name."""
+
+    prompts: list[ServerPrompt]
+
+
+class PromptSuggestions(msgspec.Struct, frozen=True, kw_only=True):
+    """Values that an MCP server suggests for an argument of its prompt."""
+
+    values: list[str]
 
 
 class BranchChanged(msgspec.Struct, frozen=True, kw_only=True):

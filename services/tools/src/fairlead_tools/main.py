@@ -22,6 +22,7 @@ from fairlead_tools.executor_tools.extension_tools import ExtensionTools
 from fairlead_tools.executor_tools.secret import hold_environment, hold_stored, stored_names
 from fairlead_tools.executor_tools.tools import ExecutorTools, ToolSource
 from fairlead_tools.heartbeat import ExecutorHeartbeat
+from fairlead_tools.mcp_servers.prompt_answers import PromptAnswers
 from fairlead_tools.mcp_servers.source import McpTools
 from fairlead_tools.nats_tools.source import NatsTools
 from fairlead_tools.openapi.source import ApiTools
@@ -93,12 +94,10 @@ async def setup(bus: Bus) -> list[ServicePart]:
 
     users = Users()
     return [
-        users.used(settings.follow),
-        users.used(stored.follow),
+        *map(users.used, (settings.follow, stored.follow, sandboxes.keep, executor_tools.follow)),
         users.user(execute),
         heartbeat.run,
-        users.used(sandboxes.keep),
-        users.used(executor_tools.follow),
+        PromptAnswers(bus, config.host, mcp, outputs).run,
         WorkspaceGc(bus, config.host, sessions).run,
         records.keep,
         checkpoints.keep,

@@ -28,7 +28,8 @@ from fairlead_tools.executor_tools.secret import HELD, hold_stored, stored_names
 from fairlead_tools.mcp_servers.catalogue import specs_of, updated
 from fairlead_tools.mcp_servers.environment import inherited, resolved
 from fairlead_tools.mcp_servers.logins import LoginFile
-from fairlead_tools.mcp_servers.server import login_of, reason_of
+from fairlead_tools.mcp_servers.problems import reason_of
+from fairlead_tools.mcp_servers.server import login_of
 from fairlead_tools.openapi.documents import base_url, load
 from fairlead_tools.openapi.operations import operations
 from fairlead_tools.openapi.schemas import DocumentError

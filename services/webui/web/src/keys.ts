@@ -15,7 +15,7 @@ export const KEYS: readonly { keys: string; does: string }[] = [
   { keys: "a  s  d", does: "Approval: once, for the session, deny" },
   { keys: "Ctrl K  ⌘K", does: "Find sessions and actions" },
   { keys: "Ctrl Shift O", does: "New chat" },
-  { keys: "/", does: "Go to the message box" },
+  { keys: "/", does: "Go to the message box; in it, as the first character: commands, and prompts of MCP servers" },
   { keys: "?", does: "This list" },
 ];
 

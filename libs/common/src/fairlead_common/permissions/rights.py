@@ -105,6 +105,7 @@ def gateway() -> Rights:
             s.WEBUI_FILE,
             s.MODEL_ASK,
             s.MODEL_CANCEL,
+            "fairlead.mcp.*.prompts",
             f"$KV.{s.BUCKET_LEASES}.login.*",
             f"$KV.{s.BUCKET_SESSIONS}.revoked.*",
             f"$KV.{s.BUCKET_SESSIONS}.call.*.*",  # accepted chat completions
@@ -315,6 +316,7 @@ def executor(host: str, others: Others = NOBODY) -> Rights:
         subscribe=[
             "fairlead.cancel.*",
             f"fairlead.workspace.{host}.instructions",
+            f"fairlead.mcp.{host}.prompts",
             _CONFIG_CHANGES,
             s.CREDENTIALS_CHANGED,
         ],

@@ -4,6 +4,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from fairlead_common.protocol.server_prompts import PromptOrigin
+
 INBOX_FOLDER: Final = ".fairlead/inbox"  # in the workspace, with a folder for each log entry
 INPUT_FILE: Final = "input.txt"  # there: the words of an entry that are too many for its message
 
@@ -150,6 +152,7 @@ class UserMessage(
         keys: their idempotency keys, where they had one.
         sender: who said so, as the gateway knows them.
         untrusted: strangers wrote a part of it, or what that was made of.
+        server_prompt: whose messages these are, if an MCP server gave them.
     """
 
     content: list[ContentBlock]
@@ -159,6 +162,7 @@ class UserMessage(
     sender: str | None = None
     reply_to: str | None = None
     untrusted: bool = False
+    server_prompt: PromptOrigin | None = None
 
 
 StopReason = Literal["stop", "length", "tool_use", "error", "aborted"]

@@ -22,6 +22,7 @@ from fairlead_common.protocol.entry_base import EntryBase
 from fairlead_common.protocol.hook_call_entries import HookCallsEntry, HookResultEntry
 from fairlead_common.protocol.messages import PromptOptions, SandboxKind, WorkspaceAccess, WorkspaceKind
 from fairlead_common.protocol.questions import ApprovalKind
+from fairlead_common.protocol.server_prompts import PromptOrigin
 from fairlead_common.protocol.undo_entries import FilesRestoredEntry, UndoRequestEntry
 from fairlead_common.protocol.users import Sharing
 
@@ -71,6 +72,7 @@ class QueuedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
         mail_seq: stream sequence of its mail.
         untrusted: strangers wrote it, or what it was made of.
         options: of the run that it begins.
+        server_prompt: whose messages these are, if an MCP server gave them.
     """
 
     kind: MessageSource
@@ -81,6 +83,7 @@ class QueuedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
     reply_to: str | None = None
     untrusted: bool = False
     options: PromptOptions | None = None
+    server_prompt: PromptOrigin | None = None
 
 
 class DroppedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="dropped"):

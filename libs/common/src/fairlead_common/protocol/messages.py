@@ -10,6 +10,7 @@ import msgspec
 
 from fairlead_common.protocol.client_tools import ClientTool, ResponseFormat
 from fairlead_common.protocol.content import ToolOutcome, TrustFlag
+from fairlead_common.protocol.server_prompts import PromptOrigin
 
 MAX_TEXT_CHARS = 4_000_000
 MAX_ATTACHMENTS: Final = 32  # of one message
@@ -116,6 +117,7 @@ class UserInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         reply_to: subject that receives the final answer as JSON.
         sender: who said so; set by the gateway.
         untrusted: strangers wrote it, or what it was made of.
+        server_prompt: whose messages the text is, if an MCP server gave it.
         model, and all below it: see `PromptOptions`. A prompt or follow-up that has any begins a run of its
             own; those of a steer that joins an open run do not count.
     """
@@ -126,6 +128,7 @@ class UserInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reply_to: str | None = None
     sender: str | None = None
     untrusted: bool = False
+    server_prompt: PromptOrigin | None = None
     model: Annotated[str, msgspec.Meta(min_length=1, max_length=240)] | None = None
     thinking: ThinkingLevel | None = None
     limits: RunLimitsInput | None = None

@@ -290,6 +290,11 @@ def workspace_instructions(host: str) -> str:
     return f"fairlead.workspace.{check_id(host, 'host')}.instructions"
 
 
+def mcp_prompts(host: str) -> str:
+    """Core request to the executors of a host: prompts of its MCP servers, see `server_prompts.py`."""
+    return f"fairlead.mcp.{check_id(host, 'host')}.prompts"
+
+
 def workspaces_to_remove(host: str) -> str:
     """Core request to the agents: names of workspaces that the host is to remove, as a JSON list."""
     return f"fairlead.workspace.{check_id(host, 'host')}.gone"

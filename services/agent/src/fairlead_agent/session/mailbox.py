@@ -247,6 +247,7 @@ class Mailbox:
             reply_to=reply_subject(mail.reply_to or record.headers.get(subjects.H_REPLY_TO)),
             untrusted=mail.untrusted,
             options=mail.options,
+            server_prompt=mail.server_prompt,
         )
         self._owner.trace = record.headers.get(subjects.H_TRACE) or self._owner.trace
         if idle:

@@ -408,9 +408,14 @@ def _unverified(state: SessionState, limits: RunLimits) -> EndRun | None:
 
 
 def _of_one_sender(steers: list[QueuedEntry]) -> tuple[QueuedEntry, ...]:
-    """The first steer and the following ones of the same sender and trust: policy judges by both."""
-    same = (steers[0].sender, steers[0].untrusted)
-    return tuple(takewhile(lambda item: (item.sender, item.untrusted) == same, steers))
+    """The first steer and the following ones of the same sender and trust: policy judges by both.
+
+    What an MCP server gave is a message of its own: nothing that a person wrote is told as a server's words.
+    """
+    if steers[0].server_prompt is not None:
+        return (steers[0],)
+    same = (steers[0].sender, steers[0].untrusted, None)
+    return tuple(takewhile(lambda item: (item.sender, item.untrusted, item.server_prompt) == same, steers))
 
 
 def ending_after(answer: AssistantMessage | None) -> EndRun:

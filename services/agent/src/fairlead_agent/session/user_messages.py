@@ -29,6 +29,7 @@ def user_message(state: SessionState, said: Sequence[QueuedEntry]) -> MessageEnt
             sender=first.sender,
             reply_to=next((item.reply_to for item in said if item.reply_to), None),
             untrusted=events.untrusted or any(item.untrusted for item in said),
+            server_prompt=next((item.server_prompt for item in said if item.server_prompt), None),
         ),
     )
 

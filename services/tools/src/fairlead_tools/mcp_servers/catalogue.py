@@ -18,6 +18,7 @@ import msgspec
 from fairlead_common.config import McpServer
 from fairlead_common.protocol.content import TrustFlag
 from fairlead_common.protocol.messages import ToolSpec
+from fairlead_common.protocol.server_prompts import ServerPrompt
 from fairlead_tools.executor_tools.names import joined
 from fairlead_tools.executor_tools.schemas import (
     BrokenSchemaError,
@@ -59,6 +60,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         pins: by tool, the fingerprint that was accepted.
         down: the server has not answered for a while.
         odd: tools that cannot be read, and why.
+        prompts: for people, without the name of the server.
     """
 
     identity: str
@@ -66,6 +68,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pins: dict[str, str] = {}
     down: bool = False
     odd: dict[str, str] = {}
+    prompts: list[ServerPrompt] = []
 
     @property
     def fingerprint(self) -> str:
@@ -89,12 +92,16 @@ def identity_of(server: McpServer) -> str:
 
 
 def updated(
-    before: Catalogue | None, tools: list[Listed], server: McpServer, odd: dict[str, str] | None = None
+    before: Catalogue | None,
+    tools: list[Listed],
+    server: McpServer,
+    odd: dict[str, str] | None = None,
+    prompts: list[ServerPrompt] | None = None,
 ) -> Catalogue:
     """The catalogue after this listing: what is new is pinned, what changed only if it is accepted."""
     identity = identity_of(server)
     pins = dict(before.pins) if before is not None and before.identity == identity else {}
-    fresh = Catalogue(identity=identity, tools=tools, pins=pins, odd=odd or {})
+    fresh = Catalogue(identity=identity, tools=tools, pins=pins, odd=odd or {}, prompts=prompts or [])
     for tool in tools:
         if tool.name not in pins or server.trusted or server.accept == fresh.fingerprint:
             pins[tool.name] = tool.fingerprint

@@ -21,7 +21,7 @@ from fairlead_common.service.logs import configure_logs
 from fairlead_tools.mcp_servers import sdk
 from fairlead_tools.mcp_servers.logins import McpLogin
 from fairlead_tools.mcp_servers.oauth import LoginStorage, found_by, provider
-from fairlead_tools.mcp_servers.server import reason_of
+from fairlead_tools.mcp_servers.problems import reason_of
 
 PERSON_S: Final = 600.0  # that a person may take
 REQUEST_BYTES: Final = 16_384

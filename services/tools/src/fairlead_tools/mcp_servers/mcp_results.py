@@ -31,7 +31,7 @@ async def outcome_of(result: Any, objects: Objects) -> ToolOutcome:
             case "text":
                 texts.append(block.text)
             case "image" if block.mime_type in PICTURES:
-                if data := _decoded(block.data):
+                if data := decoded(block.data):
                     name = await objects.put(data)
                     pictures.append(ImageBlock(object=name, media_type=block.mime_type))
                 else:
@@ -67,14 +67,15 @@ async def _resource(resource: Any, objects: Objects) -> str:
 
 
 async def _stored(encoded: str, media_type: str | None, what: str, objects: Objects) -> str:
-    data = _decoded(encoded)
+    data = decoded(encoded)
     if not data:
         return f"[{what}, {media_type}, broken or over 16 MiB, was left out]"
     name = await objects.put(data)
     return f"[{what}, {media_type}, {len(data)} bytes, is in the object store: {name}]"
 
 
-def _decoded(encoded: str) -> bytes:
+def decoded(encoded: str) -> bytes:
+    """What base64 stands for; empty if it is broken or over 16 MiB."""
     if len(encoded) * 3 // 4 > MAX_BLOB_BYTES:
         return b""
     try:

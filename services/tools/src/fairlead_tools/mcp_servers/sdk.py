@@ -1,7 +1,7 @@
 """The official SDK as a client, and what is known of its ways. Importing this costs a second and 60 MB.
 
-Nothing but this and `resources.py` imports the SDK. What a call came to is told apart here: whether the
-server answered, cannot have heard of it, or may have done it.
+Nothing but this, `prompts.py` and `resources.py` imports the SDK. What a call came to is told apart here:
+whether the server answered, cannot have heard of it, or may have done it.
 """
 
 import asyncio
@@ -28,11 +28,13 @@ from mcp_types import methods
 
 from fairlead_common.config import McpServer
 from fairlead_common.protocol.questions import MAX_CALL_QUESTIONS
+from fairlead_common.protocol.server_prompts import ServerPrompt
 from fairlead_common.service.process import VERSION
 from fairlead_tools.executor_tools.call_clock import call_clock
 from fairlead_tools.mcp_servers.catalogue import Listed
 from fairlead_tools.mcp_servers.elicitation import asking, opened
 from fairlead_tools.mcp_servers.oauth import stored_login as stored_login
+from fairlead_tools.mcp_servers.prompts import prompts_if_any, without_unreadable
 from fairlead_tools.mcp_servers.reporting_transport import LOST, NOT_STARTED, ReportingTransport
 from fairlead_tools.mcp_servers.resources import tools_for_resources, use
 from fairlead_tools.mcp_servers.server_questions import ServerQuestions
@@ -86,6 +88,7 @@ class McpSession:
         self.news = asyncio.Event()
         self.closed = False
         self.odd: dict[str, str] = {}  # tools of the last listing that cannot be read, and why
+        self.prompts: list[ServerPrompt] = []  # of the last listing, without the name of the server
 
     def open(self, client: Client) -> None:
         """It is connected."""
@@ -104,12 +107,15 @@ class McpSession:
         self.news.set()
 
     async def tools(self) -> list[Listed]:
-        """All tools that the server lists, at most 500, and those that stand for its resources."""
+        """All tools that the server lists, at most 500, and those that stand for its resources.
+
+        `odd` and `prompts` are of the same time.
+        """
         found: dict[str, Listed] = {}
         self.odd = {}
         cursor: str | None = None
         for _ in range(MAX_PAGES):
-            page = await self.client.list_tools(cursor=cursor, cache_mode="refresh")
+            page = await self._page_of_tools(cursor)
             for tool in page.tools:
                 if tool.execution is not None and tool.execution.task_support == "required":
                     self.odd[_shown(tool.name)] = "it runs only as a task, which Fairlead does not support"
@@ -119,7 +125,17 @@ class McpSession:
             if cursor is None or len(found) >= MAX_TOOLS:
                 break
         tools = list(found.values())[:MAX_TOOLS]
+        self.prompts = await prompts_if_any(self.client)
         return tools + [each for each in await tools_for_resources(self.client) if each.name not in found]
+
+    async def _page_of_tools(self, cursor: str | None) -> mcp_types.ListToolsResult:
+        """A page of the listing; an empty one of a server that only has prompts or resources."""
+        try:
+            return await self.client.list_tools(cursor=cursor, cache_mode="refresh")
+        except MCPError as error:
+            if self.client.server_capabilities.tools is None and error.code == mcp_types.METHOD_NOT_FOUND:
+                return mcp_types.ListToolsResult(tools=[])
+            raise
 
     def heard(self, message: Any) -> Any:
         """A message of the server, before the SDK sees it.
@@ -137,6 +153,12 @@ class McpSession:
         elif isinstance(content, mcp_types.JSONRPCResponse) and isinstance(content.result.get("tools"), list):
             tools = [each for each in map(self._readable, content.result["tools"]) if each is not None]
             content = content.model_copy(update={"result": {**content.result, "tools": tools}})
+            return dataclasses.replace(message, message=content)
+        elif isinstance(content, mcp_types.JSONRPCResponse) and isinstance(
+            content.result.get("prompts"), list
+        ):
+            prompts = without_unreadable(content.result["prompts"])
+            content = content.model_copy(update={"result": {**content.result, "prompts": prompts}})
             return dataclasses.replace(message, message=content)
         return message
 
@@ -159,9 +181,9 @@ class McpSession:
         return (session.protocol_version if session is not None else None) or _FIRST_VERSION
 
     async def watch(self) -> None:
-        """Tell by `news` when the server says that its tools changed. Returns if it cannot say so."""
+        """Tell by `news` when the server says that its tools or prompts changed. Returns if it cannot."""
         try:
-            async with self.client.listen(tools_list_changed=True) as events:
+            async with self.client.listen(tools_list_changed=True, prompts_list_changed=True) as events:
                 async for _ in events:
                     self.news.set()
         except (ListenNotSupportedError, TimeoutError):
@@ -296,7 +318,9 @@ async def open_session(
     transport = _http(server, headers, session, login) if server.url else _stdio(server, env, log, session)
 
     async def on_message(message: object) -> None:
-        if isinstance(message, mcp_types.ToolListChangedNotification):
+        if isinstance(
+            message, mcp_types.ToolListChangedNotification | mcp_types.PromptListChangedNotification
+        ):
             session.news.set()
 
     async def list_roots(context: ClientRequestContext) -> mcp_types.ListRootsResult:  # noqa: ARG001

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +20,7 @@ from fairlead_tools.executor_tools.tools import ReportProgress
 from fairlead_tools.mcp_servers.catalogue import CatalogueFile, Listed, identity_of, updated
 from fairlead_tools.mcp_servers.environment import inherited, resolved
 from fairlead_tools.mcp_servers.logins import LoginFile
+from fairlead_tools.mcp_servers.problems import first_of, logged, reason_of
 from fairlead_tools.mcp_servers.server_questions import ServerQuestions
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ POLL_S: Final = 30.0  # how often a listing is asked for again, whatever the ser
 IDLE_CHECK_S: Final = 5.0
 DOWN_S: Final = 60.0  # after so long without the server its tools are not offered any more
 _LAST_BYTES: Final = 4096
-_CLOSED: Final = -32000  # of the SDK's own errors
 PAUSES_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -94,7 +94,7 @@ class McpServerConnection:
                     await self._connected()
                 except Exception as error:  # noqa: BLE001 - whatever a server does harms its own tools alone
                     self._failures += 1
-                    self._problem, self._logged = self._reason(error), _logged(error)
+                    self._problem, self._logged = self._reason(error), logged(error)
                     self._said = self._last_words()
                     log.warning("mcp_server_lost", server=self.name, error=self._logged)
                 else:
@@ -132,7 +132,7 @@ class McpServerConnection:
                 late.cancel()
                 limit.reschedule(None)
                 if listed is not None:
-                    self._note(listed, session.odd)
+                    self._note(listed, session)
                 await self._connected_as(session)
         finally:
             late.cancel()
@@ -177,7 +177,7 @@ class McpServerConnection:
                 session.news.clear()
                 if self._leads and not session.closed:
                     async with asyncio.timeout(LIST_S):
-                        self._note(await session.tools(), session.odd)
+                        self._note(await session.tools(), session)
             if watching is not None:
                 watching.cancel()
 
@@ -239,7 +239,7 @@ class McpServerConnection:
     def _reason(self, error: BaseException) -> str:
         """What went wrong, in one line, for whoever called. A server's own words may be in it."""
         reason = reason_of(error, self._connect_limit_s)
-        words = "" if isinstance(_first(error), TimeoutError) else self._last_words()
+        words = "" if isinstance(first_of(error), TimeoutError) else self._last_words()
         return f"{reason}; it wrote: {words}" if words else reason
 
     def _turn(self) -> None:
@@ -248,9 +248,9 @@ class McpServerConnection:
 
     # -- the catalogue -----------------------------------------------------------
 
-    def _note(self, listed: list[Listed], odd: dict[str, str]) -> None:
+    def _note(self, listed: list[Listed], session: "McpSession") -> None:
         before = self.file.read(identity_of(self.settings))
-        after = updated(before, listed, self.settings, odd)
+        after = updated(before, listed, self.settings, session.odd, session.prompts)
         if after == before:
             return
         self.file.write(after)
@@ -292,6 +292,17 @@ class McpServerConnection:
             McpUnreachableError: there is none; nothing was started.
         """
         end = asyncio.get_running_loop().time() + timeout_s
+        async with self.connected(timeout_s) as session:
+            left_s = max(0.1, end - asyncio.get_running_loop().time())
+            return await session.call(tool, arguments, call_id, timeout_s=left_s, show=show, kind=kind)
+
+    @contextlib.asynccontextmanager
+    async def connected(self, timeout_s: float) -> AsyncIterator["McpSession"]:
+        """The connection, opened if need be, for one call or question.
+
+        Raises:
+            McpUnreachableError: there is none.
+        """
         async with contextlib.AsyncExitStack() as stack:
             patience_s = min(timeout_s, self.settings.start_timeout_s)
             if self._questions.is_vague and self._calls:
@@ -301,8 +312,7 @@ class McpServerConnection:
                 stack.enter_context(self._questions.running())
             self._calls += 1
             try:
-                left_s = max(0.1, end - asyncio.get_running_loop().time())
-                return await session.call(tool, arguments, call_id, timeout_s=left_s, show=show, kind=kind)
+                yield session
             finally:
                 self._calls -= 1
                 self._used_at = asyncio.get_running_loop().time()
@@ -363,38 +373,3 @@ def login_of(sdk: ModuleType, name: str, settings: McpServer, file: LoginFile) -
     again = InvalidInputError(where, f"the login has ended: `fairlead mcp login {name}`")
     login = file.current(stored, settings.url)
     return sdk.stored_login(login, lambda renewed: file.keep(stored, renewed), again)
-
-
-def reason_of(error: BaseException, within_s: float) -> str:
-    """What went wrong first, in one line; a server's own words may be in it.
-
-    Args:
-        within_s: how long it was waited for.
-    """
-    first = _first(error)
-    return f"it did not answer within {within_s:g} s" if isinstance(first, TimeoutError) else _told(first)
-
-
-def _told(first: BaseException) -> str:
-    if isinstance(first, InvalidInputError):
-        return str(first)
-    return f"{type(first).__name__}: {first}"[:500]
-
-
-def _logged(error: BaseException) -> str:
-    """What went wrong first, in one line, without what a server said."""
-    first = _first(error)
-    if isinstance(first, TimeoutError):
-        return "it did not answer in time"
-    if isinstance(first, InvalidInputError | OSError):
-        return _told(first)
-    code = getattr(first, "code", None)
-    if code == _CLOSED:
-        return "it ended, or closed the connection, before it answered"
-    return type(first).__name__ if code is None else f"{type(first).__name__} {code}"
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -24,19 +24,17 @@ class ServerQuestions:
         self.name = name
         self.is_vague = False
         self.warning = ""
-        self._running: list[CallAsker] = []
+        self._running: list[CallAsker | None] = []  # None: in its name nobody is asked
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """The call that runs here uses the shared connection."""
+        """The call, or the question of a person, that runs here uses the shared connection."""
         asking = ASKING.get()
-        if asking is not None:
-            self._running.append(asking)
+        self._running.append(asking)
         try:
             yield
         finally:
-            if asking is not None:
-                self._running.remove(asking)
+            self._running.remove(asking)
 
     def asking(self) -> CallAsker | None:
         """In the name of which call the server asks; None: that cannot be told, or no call runs.

@@ -5,12 +5,14 @@ import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import structlog
 
 from fairlead_common.bus.objects import Objects
 from fairlead_common.config import McpServer
 from fairlead_common.protocol.credentials import HOST
 from fairlead_common.protocol.messages import ToolSpec
+from fairlead_common.protocol.server_prompts import ServerPrompt
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.sealing import SealingPair
 from fairlead_tools.executor_tools.secret import stored_names
@@ -39,6 +41,7 @@ class McpTools:
         self._folder = state / "mcp"
         self._servers: dict[str, tuple[McpServerConnection, asyncio.Task[None]]] = {}
         self._tools: dict[str, McpTool] = {}
+        self._prompts: list[ServerPrompt] = []
         self._specs: dict[tuple[str, str], ToolSpec] = {}
         self._kinds: dict[tuple[str, str], str] = {}
         self._problems: dict[str, str] = {}
@@ -55,6 +58,16 @@ class McpTools:
     def tools(self) -> Mapping[str, McpTool]:
         """By name, as they are now."""
         return self._tools
+
+    @property
+    def prompts(self) -> list[ServerPrompt]:
+        """Of all servers, as they are listed now."""
+        return self._prompts
+
+    @property
+    def connections(self) -> Mapping[str, McpServerConnection]:
+        """By the name of the server."""
+        return {name: server for name, (server, _) in self._servers.items()}
 
     @property
     def warnings(self) -> list[str]:
@@ -121,6 +134,7 @@ class McpTools:
         """Take over the catalogues. Whether one is still missing."""
         specs: dict[tuple[str, str], ToolSpec] = {}
         problems: dict[str, str] = {}
+        prompts: list[ServerPrompt] = []
         waiting = False
         for name, (server, _) in self._servers.items():
             server.lead()
@@ -129,6 +143,8 @@ class McpTools:
                 waiting = True
                 continue
             found, broken = specs_of(name, server.settings, catalogue)
+            offered = [] if catalogue.down else catalogue.prompts
+            prompts += [msgspec.structs.replace(each, server=name) for each in offered]
             specs |= {(name, tool): spec for tool, spec in found.items()}
             self._kinds |= {(name, tool.name): tool.kind for tool in catalogue.tools}
             problems |= {f"{name}/{tool}": why for tool, why in broken.items()}
@@ -136,7 +152,7 @@ class McpTools:
             log.warning("tool_left_out", mcp=where, error=problems[where])
         if specs != self._specs:
             log.info("mcp_tools_changed", tools=len(specs))
-        self._problems, self._specs = problems, specs
+        self._problems, self._specs, self._prompts = problems, specs, prompts
         self._tools = {  # again, since a server may be another one under the same name
             spec.name: McpTool(
                 self._servers[name][0], tool, spec, self._objects, self._kinds.get((name, tool), "")

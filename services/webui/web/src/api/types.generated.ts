@@ -2430,6 +2430,13 @@ export interface Preview {
   warnings: string[];
 }
 
+/** What a prompt is filled in with. */
+export interface PromptArgument {
+  name: string;
+  description: string;
+  required: boolean;
+}
+
 /**
  * What a prompt asks for the run that it begins, and for those that continue that run.
  *
@@ -2450,10 +2457,27 @@ export interface PromptOptions {
   response_format?: ResponseFormat | null;
 }
 
+/**
+ * The prompt of an MCP server whose messages are a person's prompt.
+ *
+ * Fields:
+ *     arguments: what the person filled it in with.
+ */
+export interface PromptOrigin {
+  server: string;
+  name: string;
+  arguments?: Record<string, string>;
+}
+
 /** JetStream has stored the request under this idempotency key. */
 export interface PromptStored {
   seq: number;
   key: string;
+}
+
+/** Values that an MCP server suggests for an argument of its prompt. */
+export interface PromptSuggestions {
+  values: string[];
 }
 
 /** Of the prompt's tokens, those that were read from the provider's cache. */
@@ -2550,6 +2574,7 @@ export interface QueueUpdate {
  *     mail_seq: stream sequence of its mail.
  *     untrusted: strangers wrote it, or what it was made of.
  *     options: of the run that it begins.
+ *     server_prompt: whose messages these are, if an MCP server gave them.
  */
 export interface QueuedEntry {
   type: "queued";
@@ -2567,6 +2592,7 @@ export interface QueuedEntry {
   reply_to?: string | null;
   untrusted?: boolean;
   options?: PromptOptions | null;
+  server_prompt?: PromptOrigin | null;
 }
 
 /**
@@ -3039,6 +3065,41 @@ export interface SchemaFormat {
   name?: string;
   description?: string | null;
   strict?: boolean | null;
+}
+
+/**
+ * A prompt that an MCP server lists. All but the server's name are the server's words.
+ *
+ * Fields:
+ *     completes: the server suggests values of arguments.
+ */
+export interface ServerPrompt {
+  server: string;
+  name: string;
+  description: string;
+  arguments: PromptArgument[];
+  completes: boolean;
+}
+
+/**
+ * Body of `POST /api/sessions/{id}/server-prompt`.
+ *
+ * Fields:
+ *     name: of the prompt. arguments: what it is filled in with.
+ *     model, thinking: instead of the session's.
+ */
+export interface ServerPromptBody {
+  server: string;
+  name: string;
+  arguments?: Record<string, string>;
+  key?: string | null;
+  model?: string | null;
+  thinking?: ("high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh") | null;
+}
+
+/** Prompts of the MCP servers that can be reached, by server and name. */
+export interface ServerPrompts {
+  prompts: ServerPrompt[];
 }
 
 /** One subject of an instance, as NATS reports it; times are nanoseconds. */
@@ -3768,6 +3829,7 @@ export interface StoredQueuedEntry {
   reply_to?: string | null;
   untrusted?: boolean;
   options?: PromptOptions | null;
+  server_prompt?: PromptOrigin | null;
   seq: number;
   index?: number;
 }
@@ -3923,6 +3985,21 @@ export interface Stretch {
   first: number;
   last: number;
   until: string;
+}
+
+/**
+ * Body of `POST /api/mcp/prompts/suggest`.
+ *
+ * Fields:
+ *     name: of the prompt. argument: that is being filled in. value: what there is of it.
+ *     arguments: the others, as far as they are filled in.
+ */
+export interface SuggestBody {
+  server: string;
+  name: string;
+  argument: string;
+  value?: string;
+  arguments?: Record<string, string>;
 }
 
 /** Thoughts begin. */
@@ -4346,6 +4423,7 @@ export interface UserList {
  *     keys: their idempotency keys, where they had one.
  *     sender: who said so, as the gateway knows them.
  *     untrusted: strangers wrote a part of it, or what that was made of.
+ *     server_prompt: whose messages these are, if an MCP server gave them.
  */
 export interface UserMessage {
   role: "user";
@@ -4356,6 +4434,7 @@ export interface UserMessage {
   sender?: string | null;
   reply_to?: string | null;
   untrusted?: boolean;
+  server_prompt?: PromptOrigin | null;
 }
 
 /**

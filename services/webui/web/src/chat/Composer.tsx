@@ -1,15 +1,20 @@
-import { type KeyboardEvent, memo, type ReactNode, useEffect, useRef, useState } from "react";
+import { type KeyboardEvent, memo, type ReactNode, useEffect, useId, useRef, useState } from "react";
 import type { Attachment } from "../api/client";
 import type { SendKind } from "../api/types";
+import type { ServerPrompt } from "../api/types.generated";
 import { namesFor } from "../session/content";
 import { draftOf, keepDraft, restored } from "../session/drafts";
 import type { PromptChoices } from "../session/outbox";
 import { IconButton } from "../ui/Button";
 import { Icon } from "../ui/Icon";
 import { AttachmentChips, useAttachments } from "./attachments";
-import { commandsLike } from "./commands";
 import { PromptChoice } from "./PromptChoice";
+import type { Offer } from "./commands";
 import styles from "./Composer.module.css";
+import { ServerPromptForm } from "./ServerPromptForm";
+import type { FilledPrompt } from "./serverPrompts";
+import { SlashMenu } from "./SlashMenu";
+import { useSlashMenu } from "./useSlashMenu";
 import type { Stopping } from "./useStop";
 
 interface Props {
@@ -20,6 +25,8 @@ interface Props {
   /** Said beside the button while nothing else is. */
   note?: string;
   onSend: (kind: SendKind, text: string, attachments: Attachment[], choices: PromptChoices) => void;
+  /** Sends a prompt of an MCP server; without it none is offered. */
+  onServerPrompt?: (filled: FilledPrompt) => Promise<void>;
   onStop?: () => void;
   /** The text to edit again; null where there is none, or it has been put into the box. */
   recall?: () => string | null;
@@ -39,6 +46,7 @@ export const Composer = memo(function Composer({
   stopping = "no",
   note = "",
   onSend,
+  onServerPrompt,
   onStop,
   recall,
   focus = true,
@@ -50,6 +58,18 @@ export const Composer = memo(function Composer({
   const box = useRef<HTMLTextAreaElement>(null);
   const files = useAttachments();
   const [choices, setChoices] = useState<PromptChoices>({});
+  const [prompt, setPrompt] = useState<ServerPrompt | null>(null);
+  const menuId = useId();
+  const pick = (offer: Offer): void => {
+    if (offer.prompt) setPrompt(offer.prompt);
+    else setText(`${offer.name} `);
+    box.current?.focus();
+  };
+  const menu = useSlashMenu(text, {
+    takesCommands: takesCommands && !busy,
+    takesPrompts: onServerPrompt !== undefined,
+    onPick: pick,
+  });
   const { putBack } = files;
 
   const empty = text.trim() === "" && files.attachments.length === 0;
@@ -82,7 +102,7 @@ export const Composer = memo(function Composer({
   };
 
   const press = (event: KeyboardEvent<HTMLTextAreaElement>): void => {
-    if (event.nativeEvent.isComposing) return;
+    if (event.nativeEvent.isComposing || menu.press(event)) return;
     if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
       send(!busy ? "prompt" : event.altKey ? "followup" : "steer");
@@ -97,66 +117,83 @@ export const Composer = memo(function Composer({
   };
 
   return (
-    <form
-      className={files.over ? `${styles.composer} ${styles.over}` : styles.composer}
-      onSubmit={(event) => {
-        event.preventDefault();
-        send(busy ? "steer" : "prompt");
-      }}
-      {...files.drop}
-    >
-      <AttachmentChips attachments={files.attachments} onDrop={files.remove} />
-      <textarea
-        ref={box}
-        data-composer
-        rows={1}
-        aria-label="Message"
-        placeholder={busy ? "Steer the run, or press Alt+Enter to queue a follow-up" : "Write a message"}
-        value={text}
-        onChange={(event) => setText(event.target.value)}
-        onKeyDown={press}
-        onPaste={files.paste}
-      />
-      <div className={styles.bar}>
-        <IconButton label="Attach files" onClick={files.choose}>
-          <Icon name="clip" />
-        </IconButton>
-        {children}
-        {!busy && model && <PromptChoice model={model} chosen={choices} onChoose={setChoices} />}
-        <span className={styles.hint} role="status">
-          {stopping === "asking" && <strong>Press Esc again to stop the run</strong>}
-          {stopping === "stopping" && "Stopping…"}
-          {!busy && <span className={styles.keys}>{(takesCommands && commandsLike(text)) || note}</span>}
-          {stopping === "no" && busy && !empty && (
-            <span className={styles.keys}>
-              <kbd>Enter</kbd> steer <kbd>Alt Enter</kbd> queue
-            </span>
+    <>
+      {prompt && onServerPrompt && (
+        <ServerPromptForm
+          prompt={prompt}
+          onSend={onServerPrompt}
+          onSent={() => {
+            setPrompt(null);
+            setText("");
+          }}
+          onClose={() => setPrompt(null)}
+        />
+      )}
+      <form
+        className={files.over ? `${styles.composer} ${styles.over}` : styles.composer}
+        onSubmit={(event) => {
+          event.preventDefault();
+          send(busy ? "steer" : "prompt");
+        }}
+        {...files.drop}
+      >
+        {menu.offers.length > 0 && <SlashMenu id={menuId} offers={menu.offers} at={menu.at} onPick={pick} />}
+        <AttachmentChips attachments={files.attachments} onDrop={files.remove} />
+        <textarea
+          ref={box}
+          data-composer
+          rows={1}
+          aria-label="Message"
+          aria-autocomplete="list"
+          aria-controls={menu.offers.length > 0 ? menuId : undefined}
+          aria-activedescendant={menu.offers.length > 0 ? `${menuId}-${menu.at}` : undefined}
+          placeholder={busy ? "Steer the run, or press Alt+Enter to queue a follow-up" : "Write a message"}
+          value={text}
+          onChange={(event) => setText(event.target.value)}
+          onKeyDown={press}
+          onPaste={files.paste}
+        />
+        <div className={styles.bar}>
+          <IconButton label="Attach files" onClick={files.choose}>
+            <Icon name="clip" />
+          </IconButton>
+          {children}
+          {!busy && model && <PromptChoice model={model} chosen={choices} onChoose={setChoices} />}
+          <span className={styles.hint} role="status">
+            {stopping === "asking" && <strong>Press Esc again to stop the run</strong>}
+            {stopping === "stopping" && "Stopping…"}
+            {!busy && <span className={styles.keys}>{note}</span>}
+            {stopping === "no" && busy && !empty && (
+              <span className={styles.keys}>
+                <kbd>Enter</kbd> steer <kbd>Alt Enter</kbd> queue
+              </span>
+            )}
+          </span>
+          {busy && empty ? (
+            <button
+              type="button"
+              className={styles.stop}
+              aria-label="Stop the run"
+              title="Stop the run (Esc Esc)"
+              disabled={stopping === "stopping"}
+              onClick={onStop}
+            >
+              <Icon name="stop" />
+            </button>
+          ) : (
+            <button
+              type="submit"
+              className={styles.send}
+              aria-label={busy ? "Steer" : "Send"}
+              title={busy ? "Steer (Enter)" : "Send (Enter)"}
+              disabled={empty}
+            >
+              <Icon name="send" />
+            </button>
           )}
-        </span>
-        {busy && empty ? (
-          <button
-            type="button"
-            className={styles.stop}
-            aria-label="Stop the run"
-            title="Stop the run (Esc Esc)"
-            disabled={stopping === "stopping"}
-            onClick={onStop}
-          >
-            <Icon name="stop" />
-          </button>
-        ) : (
-          <button
-            type="submit"
-            className={styles.send}
-            aria-label={busy ? "Steer" : "Send"}
-            title={busy ? "Steer (Enter)" : "Send (Enter)"}
-            disabled={empty}
-          >
-            <Icon name="send" />
-          </button>
-        )}
-      </div>
-    </form>
+        </div>
+      </form>
+    </>
   );
 });
 

@@ -14,6 +14,7 @@ import { Composer } from "./Composer";
 import { modesIn } from "./modes";
 import styles from "./NewChat.module.css";
 import { PageHead } from "./PageHead";
+import { type FilledPrompt, serverPrompts } from "./serverPrompts";
 
 interface Suggestion {
   title: string;
@@ -108,6 +109,21 @@ function Begin() {
     },
     [agent, mode],
   );
+  /** The session has the key of the prompt: sent again it is the same one. */
+  const beginWith = useCallback(
+    async (filled: FilledPrompt): Promise<void> => {
+      const id = filled.key;
+      await api.createSession({ id, ...(agent ? { agent } : {}), ...(mode ? { mode } : {}) }).catch(alreadyThere);
+      try {
+        await serverPrompts.send(id, filled);
+      } catch (error) {
+        if (error instanceof ApiError && !error.passing) void api.deleteSession(id).catch(() => undefined);
+        throw error;
+      }
+      navigate(sessionPath(id));
+    },
+    [agent, mode],
+  );
   const send = useCallback(
     (_: SendKind, text: string, attachments: Attachment[], choices: PromptChoices) =>
       void begin(text, attachments, choices),
@@ -117,7 +133,7 @@ function Begin() {
   return (
     <>
       <h2>What should be done?</h2>
-      <Composer place="new" busy={false} onSend={send} model={chosen?.model ?? ""}>
+      <Composer place="new" busy={false} onSend={send} onServerPrompt={beginWith} model={chosen?.model ?? ""}>
         {agents.length > 1 && chosen && (
           <Menu
             label={`Agent: ${chosen.name}`}

@@ -23,6 +23,7 @@ import { PageHead } from "./PageHead";
 import { PlanBar } from "./Plan";
 import { QueueChips } from "./QueueChips";
 import { ReadOnly } from "./ReadOnly";
+import { type FilledPrompt, serverPrompts } from "./serverPrompts";
 import styles from "./SessionPage.module.css";
 import { usePlace } from "./usePlace";
 import { useStop } from "./useStop";
@@ -60,6 +61,8 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
     [session],
   );
 
+  const sendServerPrompt = useCallback((filled: FilledPrompt) => serverPrompts.send(id, filled), [id]);
+
   /** The text to edit again: what is queued last is taken out of the queue, else what was said last. */
   const recall = useCallback((): string | null => {
     const { view, outbox } = session.store.get();
@@ -76,7 +79,7 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
       session.giveBack([queued]);
       return null;
     }
-    const said = view.items.findLast((item) => item.kind === "user");
+    const said = view.items.findLast((item) => item.kind === "user" && !item.serverPrompt);
     return said?.kind === "user" && said.text ? said.text : null;
   }, [id, session]);
 
@@ -114,6 +117,7 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
             recall={recall}
             focus={focus}
             takesCommands
+            onServerPrompt={sendServerPrompt}
             model={model}
           />
         ) : (

@@ -47,6 +47,15 @@ export const UserMessage = memo(function UserMessage({
           <Escaped text={other} />
         </p>
       )}
+      {item.serverPrompt && (
+        <p className={styles.server}>
+          <Icon name="server" size={12} /> Prompt <Escaped text={item.serverPrompt.name} /> of the MCP server{" "}
+          <Escaped text={item.serverPrompt.server} />
+          {item.serverPrompt.untrusted && (
+            <span title="The server is not trusted: a stranger wrote this">untrusted</span>
+          )}
+        </p>
+      )}
       {item.text && <div className={long && !open ? `${styles.text} ${styles.folded}` : styles.text}>{item.text}</div>}
       <AttachedFiles files={item.files} />
       {item.images.length > 0 && (
@@ -71,7 +80,7 @@ export const UserMessage = memo(function UserMessage({
           {SAID[item.source] && <span>{SAID[item.source]}</span>}
           {item.ts > 0 && <time dateTime={new Date(item.ts).toISOString()}>{clock(item.ts)}</time>}
           {item.text && <CopyButton text={item.text} />}
-          {write && item.source !== "system" && (
+          {write && item.source !== "system" && !item.serverPrompt && (
             <IconButton label="Edit and send again" small disabled={moving} onClick={() => setEditing(true)}>
               <Icon name="pencil" />
             </IconButton>

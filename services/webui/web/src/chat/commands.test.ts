@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { commandIn, commandsLike } from "./commands";
+import { commandIn, offersFor } from "./commands";
 
 describe("a line that begins with a slash", () => {
   it("is a command with what follows it", () => {
@@ -16,11 +16,21 @@ describe("a line that begins with a slash", () => {
       expect(commandIn(text)).toBeNull();
   });
 
-  it("is explained while it is typed", () => {
-    expect(commandsLike("/c")).toContain("/compact");
-    expect(commandsLike("/c")).not.toContain("/new");
-    expect(commandsLike("/").split(" · ")).toHaveLength(2);
-    expect(commandsLike("/etc/hosts")).toBe("");
-    expect(commandsLike("hello")).toBe("");
+  it("is offered commands and the prompts of MCP servers while it is typed", () => {
+    const named = (server: string, name: string) => ({
+      server,
+      name,
+      description: `${name} it`,
+      arguments: [],
+      completes: false,
+    });
+    const prompts = [named("hub", "compare"), named("desk", "review")];
+    const names = (text: string, takesCommands = true): string[] =>
+      offersFor(text, prompts, takesCommands).map((offer) => offer.name);
+    expect(names("/")).toEqual(["/new", "/compact", "/hub:compare", "/desk:review"]);
+    expect(names("/", false)).toEqual(["/hub:compare", "/desk:review"]);
+    expect(names("/c")).toEqual(["/compact", "/hub:compare"]);
+    expect(names("/desk:R")).toEqual(["/desk:review"]);
+    for (const text of ["/etc/hosts", "hello", "/desk:review please", ""]) expect(names(text)).toEqual([]);
   });
 });

@@ -1,3 +1,5 @@
+import type { ServerPrompt } from "../api/types.generated";
+
 /** What a line that begins with a slash does instead of being said. */
 export interface Command {
   name: "new" | "compact";
@@ -5,7 +7,7 @@ export interface Command {
   rest: string;
 }
 
-const COMMANDS = [
+export const COMMANDS = [
   { name: "new", means: "begins a new session" },
   { name: "compact", means: "summarises earlier messages for the model" },
 ] as const;
@@ -16,11 +18,25 @@ export function commandIn(text: string): Command | null {
   return found ? { name: found[1] as Command["name"], rest: (found[2] ?? "").trim() } : null;
 }
 
-/** What can be meant by a text that begins like a command, in words. */
-export function commandsLike(text: string): string {
-  const begun = /^\/(\w*)$/.exec(text)?.[1];
-  if (begun === undefined) return "";
-  return COMMANDS.filter(({ name }) => name.startsWith(begun))
-    .map(({ name, means }) => `/${name} ${means}`)
-    .join(" · ");
+/** Something that a text which begins with a slash can become. */
+export interface Offer {
+  /** With the slash. */
+  name: string;
+  means: string;
+  /** Null: it is a command of Fairlead. */
+  prompt: ServerPrompt | null;
+}
+
+/** What can be meant by a text that begins like a command: commands, and prompts of MCP servers. */
+export function offersFor(text: string, prompts: readonly ServerPrompt[], takesCommands: boolean): Offer[] {
+  const begun = /^\/(\S*)$/.exec(text)?.[1]?.toLowerCase();
+  if (begun === undefined) return [];
+  const commands = takesCommands ? COMMANDS.filter(({ name }) => name.startsWith(begun)) : [];
+  const fits = (name: string): boolean => name.startsWith(begun) || (name.split(":")[1] ?? "").startsWith(begun);
+  return [
+    ...commands.map(({ name, means }) => ({ name: `/${name}`, means, prompt: null })),
+    ...prompts
+      .filter(({ server, name }) => fits(`${server}:${name}`.toLowerCase()))
+      .map((prompt) => ({ name: `/${prompt.server}:${prompt.name}`, means: prompt.description, prompt })),
+  ];
 }

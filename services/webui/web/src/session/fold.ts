@@ -284,6 +284,15 @@ function foldMessage(view: View, entry: MessageEntry): View {
         ...contentOf(message.content),
         source,
         ...(message.sender ? { sender: message.sender } : {}),
+        ...(message.server_prompt
+          ? {
+              serverPrompt: {
+                server: message.server_prompt.server,
+                name: message.server_prompt.name,
+                untrusted: message.untrusted ?? false,
+              },
+            }
+          : {}),
       } as const;
       return withItem({ ...view, queue, run }, asked ? { ...item, asked } : item);
     }

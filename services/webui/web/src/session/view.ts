@@ -26,6 +26,14 @@ export interface AttachedFile {
   object: string | null;
 }
 
+/** Where words come from that an MCP server gave. */
+export interface ServerWords {
+  server: string;
+  name: string;
+  /** The server is not trusted: these are a stranger's words. */
+  untrusted: boolean;
+}
+
 /** One thing in the conversation, from top to bottom. */
 export type Item =
   | {
@@ -39,6 +47,8 @@ export type Item =
       /** Who said it, where that is known. */
       sender?: string;
       asked?: string;
+      /** The prompt of an MCP server whose words these are. */
+      serverPrompt?: ServerWords;
     }
   | { kind: "assistant"; id: string; ts: number; message: AssistantMessage }
   | { kind: "run_end"; id: string; ts: number; end: RunEndEntry; expired: number; isLeft?: true }

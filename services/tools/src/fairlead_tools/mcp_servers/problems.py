@@ -1,0 +1,43 @@
+"""What went wrong with a server, in one line: for people, and for the log, which gets none of its words."""
+
+from typing import Final
+
+from fairlead_common.errors import InvalidInputError
+
+_CLOSED: Final = -32000  # of the SDK's own errors
+
+
+def reason_of(error: BaseException, within_s: float) -> str:
+    """What went wrong first, in one line; a server's own words may be in it.
+
+    Args:
+        within_s: how long it was waited for.
+    """
+    first = first_of(error)
+    return f"it did not answer within {within_s:g} s" if isinstance(first, TimeoutError) else _told(first)
+
+
+def _told(first: BaseException) -> str:
+    if isinstance(first, InvalidInputError):
+        return str(first)
+    return f"{type(first).__name__}: {first}"[:500]
+
+
+def logged(error: BaseException) -> str:
+    """What went wrong first, in one line, without what a server said."""
+    first = first_of(error)
+    if isinstance(first, TimeoutError):
+        return "it did not answer in time"
+    if isinstance(first, InvalidInputError | OSError):
+        return _told(first)
+    code = getattr(first, "code", None)
+    if code == _CLOSED:
+        return "it ended, or closed the connection, before it answered"
+    return type(first).__name__ if code is None else f"{type(first).__name__} {code}"
+
+
+def first_of(error: BaseException) -> BaseException:
+    """The error itself, or the first of a group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
