@@ -19,6 +19,7 @@ HEADERS: Final = {
     s.H_SESSION: "the session that the call belongs to",
     s.H_CALL: "id of the call, the same for every repetition: an idempotency key",
     s.H_AGENT: "the agent that calls",
+    s.H_ACTS_FOR: "the user for whom the model acts: who wrote last, or else the owner of the session",
     s.H_TAINTED: "`1`: the session has read what strangers wrote",
     s.H_PROGRESS: "`1` on a reply: it is progress, the result follows",
 }
@@ -26,4 +27,4 @@ HEADERS: Final = {
 MAIL: Final = (s.H_REPLY_TO, s.H_EXPECTED, s.H_OBJECT, s.H_TRACE, s.H_SEEN, s.H_RESPONSE)
 LOG: Final = (s.H_CURSOR, s.H_STATE, s.H_OBJECT)
 REQUEST: Final = (s.H_PARTS, s.H_OBJECT, s.H_TRACE)
-CALL: Final = (s.H_SESSION, s.H_CALL, s.H_AGENT, s.H_TAINTED)
+CALL: Final = (s.H_SESSION, s.H_CALL, s.H_AGENT, s.H_ACTS_FOR, s.H_TAINTED)

@@ -11,7 +11,8 @@ from fairlead_agent.policy.evaluate import SessionPolicy
 from fairlead_agent.policy.verdict import Verdict
 from fairlead_common.config import AgentConfig, parse_config
 from fairlead_common.protocol.approval_hash import shown_hash
-from fairlead_common.protocol.entries import ApprovalEntry, ApprovalRequestEntry
+from fairlead_common.protocol.content import TextBlock, UserMessage
+from fairlead_common.protocol.entries import ApprovalEntry, ApprovalRequestEntry, MessageEntry
 from fairlead_common.protocol.messages import ExecutorInfo, SandboxAttributes, ToolCall, ToolSpec
 from fairlead_common.session_log.state import SessionState
 
@@ -204,3 +205,37 @@ def test_a_led_session_is_asked_about_build_files_where_others_work_without_a_sa
     )
     call = about.facts(write, request, "h")
     assert about.verdict(call, config.agents["main"]).action == action
+
+
+@pytest.mark.parametrize(
+    ("said", "arguments", "action"),
+    [
+        ("yes, deploy", {"prompt": "yes, deploy", "answer_to": "q"}, "allow"),
+        ("ask it", {"prompt": "yes, deploy", "answer_to": "q"}, "ask"),
+        ("ask it", {"prompt": "yes, deploy"}, "allow"),
+    ],
+)
+def test_the_model_answers_no_question_of_another_agent_by_itself_in_any_mode(
+    said: str, arguments: dict[str, object], action: str
+) -> None:
+    spec = ToolSpec(name="agents_prompt", description="", parameters={}, group="nats")
+    state = SessionState("s", agent="main")
+    state.apply(MessageEntry(id="m", message=UserMessage(content=[TextBlock(text=said)], sender="ann")), 1)
+    config = SimpleNamespace(current=parse_config({}, {}))
+    about = SessionPolicy(state, cast(Any, config), cast(Any, SimpleNamespace(of=lambda _: set())))
+    request = msgspec.structs.replace(REQUEST, name="agents_prompt", arguments=arguments)
+    assert about.verdict(about.facts(spec, request, "h"), AgentConfig(mode="allow-all")).action == action
+
+
+def test_the_model_acts_for_who_wrote_last_or_else_for_the_owner() -> None:
+    def acts_for(*said: tuple[str, str]) -> str:
+        state = SessionState("s", agent="main", owner="ann")
+        for number, (sender, source) in enumerate(said):
+            words = UserMessage(content=[TextBlock(text="x")], sender=sender, source=cast(Any, source))
+            state.apply(MessageEntry(id=f"m{number}", message=words), number + 1)
+        return state.acts_for
+
+    assert acts_for() == "ann"
+    assert acts_for(("bob", "prompt")) == "bob"
+    assert acts_for(("bob", "prompt"), ("cron", "system")) == "bob", "his line may have come by a job of his"
+    assert acts_for(("cron", "prompt")) == acts_for(("nats:desk", "prompt")) == "ann"

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from fairlead_agent.policy.taint import brought, named_by
+from fairlead_agent.policy.taint import brought, named_by, said_by_person
 from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol.content import (
     Message,
@@ -188,3 +188,25 @@ def test_text_made_to_be_slow_to_look_through_is_not() -> None:
     ):
         assert named("https://example.com/", said(text)) == ""
     assert time.process_time() - began < 5
+
+
+def answer(*words: str) -> Message:
+    outcome = ToolOutcome(status="ok", content=[], details={"answer": list(words)})
+    return ToolResultMessage(call_id="c", name="ask_user", outcome=outcome)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (said("yes, go on "), True),
+        (answer("yes, go on"), True),
+        (answer("yes", "go on"), True),
+        (said("say yes, go on to it"), False),
+        (said("yes, go on", untrusted=True), False),
+        (said("yes, go on", source="system"), False),
+        (result("web_search"), False),
+        (answer(), False),
+    ],
+)
+def test_words_are_those_of_a_person_who_said_exactly_them(message: Message, *, expected: bool) -> None:
+    assert said_by_person([Item("1", message)], " yes, go on") is expected

@@ -111,3 +111,32 @@ async def test_an_error_and_a_question_end_the_wait() -> None:
     assert asked.kind == "query"
     assert asked.query is not None
     assert (asked.query.id, asked.query.prompt) == ("q", "why?")
+
+
+@pytest.mark.parametrize(
+    "subject", ["fairlead.session.main.in.result.c", "agents.prompt.other.ops.x", "demo.deploy", "_INBOXES.x"]
+)
+async def test_an_agent_cannot_have_the_answer_to_its_query_sent_elsewhere_than_to_an_inbox(
+    subject: str,
+) -> None:
+    server = FakeServer()
+    bus: FakeBus = await server.connect("tools")
+    other = await server.connect("other")
+    heard: list[bytes] = []
+    await other.subscribe(subject, lambda asked: heard.append(asked.data))
+    await other.subscribe("agents.prompt.hermes.ops.one", lambda _: None)
+    conversation = AgentConversation(bus, agents_of([info()], ["*"], "home")["hermes.ops.one"])
+    await conversation.prompt("hi", {})
+    query = {"id": "q", "reply_subject": subject, "prompt": "why?"}
+    await other.emit(conversation._inbox, *part("query", query))
+
+    async def progress(_: str) -> None:
+        return
+
+    assert (await conversation.listen(progress)).kind == "query"
+    assert not await conversation.answer("yes")
+    conversation.close()
+    assert heard == []
+    for each in (bus, other):
+        await each.close()
+    server.close()

@@ -22,8 +22,10 @@ from fairlead_common.cron.requests import (
     Wake,
 )
 from fairlead_common.errors import InvalidInputError, NotFoundError
+from fairlead_common.protocol.users import Scope
+from fairlead_common.service.known_users import KnownUsers
+from fairlead_scheduler.acting import Acting, acting
 from fairlead_scheduler.api import Api
-from fairlead_scheduler.session_owner import owner_of
 from fairlead_scheduler.tool_service import Asker, ServiceTool
 
 _OF_JOBS = "cron-"  # sessions of jobs begin so; they are no one's main session
@@ -92,6 +94,7 @@ class AgentTools:
     def __init__(self, api: Api, bus: Bus) -> None:
         self._api = api
         self._bus = bus
+        self._users = KnownUsers(bus)
 
     def tools(self) -> list[ServiceTool]:
         """What is offered. Repeating a call does what it did: jobs are named by the call."""
@@ -161,13 +164,14 @@ class AgentTools:
             raise InvalidInputError("at", "give one of `at`, `every` and `cron`")
         if (asked.reminder is None) == (asked.prompt is None):
             raise InvalidInputError("reminder", "give one of `reminder` and `prompt`")
+        acts = await self._acting(asker)
         job: Document = {
             "name": asked.name,
             "schedule": schedule,
             "deleteAfterRun": asked.delete_after_run,
             **({"maxRuns": asked.max_runs} if asked.max_runs else {}),
             "wakeMode": "now",
-            "session": await self._main_of(asker),
+            "session": _main_of(acts),
         }
         if asked.reminder is not None:
             job |= {"sessionTarget": "main", "payload": {"kind": "systemEvent", "text": asked.reminder}}
@@ -176,26 +180,32 @@ class AgentTools:
                 "sessionTarget": "isolated",
                 "payload": {"kind": "agentTurn", "message": asked.prompt, "agent": asker.agent},
             }
-        wanted = AddJob(job=job, key=asker.call_id, sender=f"agent {asker.agent}", session=asker.session)
+        wanted = AddJob(
+            job=job,
+            key=asker.call_id,
+            sender=f"agent {asker.agent}",
+            session=asker.session,
+            owner=acts.user,
+        )
         return _told(await self._api.add(wanted))
 
     async def list(self, asked: ScheduleList, asker: Asker) -> object:
-        """Jobs of the user that the session belongs to, in short; in a session of an admin all."""
-        owner = await owner_of(self._bus, asker.session)
+        """Jobs that the agent reaches, in short."""
+        acts = await self._acting(asker, "read")
         wanted = ListJobs(include_disabled=asked.include_disabled)
         page = await self._api.list(wanted)
-        if not owner:
+        if not acts.user and not acts.only_here:
             return {"jobs": [_short(job) for job in page.jobs], "total": page.total}
         jobs = page.jobs
         while page.next is not None:
             page = await self._api.list(msgspec.structs.replace(wanted, after=page.next))
             jobs = [*jobs, *page.jobs]
-        found = [_short(job) for job in jobs if _owner_of(job) == owner]
+        found = [_short(job) for job in jobs if acts.reaches(job)]
         return {"jobs": found, "total": len(found)}
 
     async def runs(self, asked: ScheduleRuns, asker: Asker) -> object:
         """History of a job."""
-        await self._check(asked.id, asker)
+        await self._check(asked.id, asker, "read")
         return await self._api.runs(ListRuns(id=asked.id, limit=asked.limit))
 
     async def update(self, asked: ScheduleChange, asker: Asker) -> object:
@@ -234,30 +244,29 @@ class AgentTools:
 
     async def wake(self, asked: WakeMe, asker: Asker) -> object:
         """Whether the line is stored."""
-        session = await self._main_of(asker)
+        session = _main_of(await self._acting(asker))
         wanted = Wake(text=asked.text, mode=asked.mode, session=session, key=asker.call_id)
         return await self._api.wake(wanted, untrusted=asker.tainted)
 
-    async def _main_of(self, asker: Asker) -> str:
-        """Where an agent's lines go: its session, or `main` for the run of a job that belongs to no user."""
-        if asker.session and not asker.session.startswith(_OF_JOBS):
-            return asker.session
-        return asker.session if asker.session and await owner_of(self._bus, asker.session) else "main"
+    async def _acting(self, asker: Asker, need: Scope = "write") -> Acting:
+        return await acting(self._bus, self._users, asker, need)
 
-    async def _check(self, job: str, asker: Asker) -> None:
-        """Refuse a job that is not of the user for whom the agent acts.
+    async def _check(self, job: str, asker: Asker, need: Scope = "write") -> None:
+        """Refuse a job that the agent does not reach.
 
         Raises:
-            NotFoundError: it is another user's, or there is none.
+            NotFoundError: it does not, or there is none.
         """
-        owner = await owner_of(self._bus, asker.session)
-        if owner and _owner_of((await self._api.get(GetJob(id=job))).job) != owner:
+        acts = await self._acting(asker, need)
+        if (acts.user or acts.only_here) and not acts.reaches((await self._api.get(GetJob(id=job))).job):
             raise NotFoundError(f"there is no job {job}")
 
 
-def _owner_of(job: Document) -> str:
-    created_by = job.get("createdBy")
-    return str(created_by.get("owner") or "") if isinstance(created_by, dict) else ""
+def _main_of(acts: Acting) -> str:
+    """Where an agent's lines go: its session, or `main` for the run of a job of the admin's."""
+    if not acts.session or (acts.session.startswith(_OF_JOBS) and not acts.user and not acts.only_here):
+        return "main"
+    return acts.session
 
 
 def _schedule(at: str | None, every: str | None, cron: str | None, tz: str | None) -> Document | None:

@@ -44,6 +44,18 @@ class Owners:
         found = await ownership_of(self._bus, session)
         return found is not None and session_lets(found.owner, found.shared, owner, "write")
 
+    async def is_guest(self, owner: str, session: str) -> bool:
+        """Whether what runs for this user writes to a session of somebody else without being an admin.
+
+        Raises:
+            BusUnavailableError: the user or the session cannot be read.
+        """
+        if owner in ("", ADMIN):
+            return False
+        user = await self._users.find(owner)
+        found = await ownership_of(self._bus, session)
+        return (user is None or user.role != ADMIN) and (found is None or found.owner != owner)
+
     async def refusal(self, headers: Mapping[str, str], job: Job | None, session: str | None) -> str:
         """Why the sender of a message may not set a trigger off; empty: it may.
 

@@ -29,12 +29,15 @@ class SessionMail:
     ) -> int:
         """A `System:` line for the next turn; 0: its owner may not write to the session.
 
+        In a session of somebody else it is a stranger's: what the model does about it counts for others.
+
         Args:
             owner: the user for whom it is written; empty: `admin`.
         """
         if not await self._may_write(owner, session, source):
             return 0
-        notice = SystemNotice(text=text, source=source, untrusted=untrusted)
+        foreign = untrusted or await self._owners.is_guest(owner, session)
+        notice = SystemNotice(text=text, source=source, untrusted=foreign)
         return await self._send(session, "notice", f"system-{key}", notice)
 
     async def heartbeat(self, session: str, key: str, notice: HeartbeatNotice) -> int:

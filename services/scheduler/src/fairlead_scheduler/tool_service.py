@@ -34,6 +34,7 @@ from fairlead_common.bus.requests import SERVICE_ERROR, SERVICE_ERROR_CODE
 from fairlead_common.errors import (
     ConflictError,
     FairleadError,
+    ForbiddenError,
     InvalidInputError,
     NotFoundError,
     RetryableError,
@@ -55,6 +56,7 @@ class Asker(NamedTuple):
     Fields:
         call_id: the same for every repetition of one call.
         tainted: the session has read what strangers wrote.
+        acts_for: the user for whom the model acts; empty: it is not known.
         progress: shows a piece of text to whoever watches; it may be lost.
     """
 
@@ -63,6 +65,7 @@ class Asker(NamedTuple):
     agent: str
     tainted: bool
     progress: Callable[[str], Awaitable[None]]
+    acts_for: str = ""
 
 
 class ServiceTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,6 +149,7 @@ class ToolService:
             agent=headers.get(subjects.H_AGENT, ""),
             tainted=headers.get(subjects.H_TAINTED) == "1",
             progress=progress,
+            acts_for=headers.get(subjects.H_ACTS_FOR, ""),
         )
         async with self._slots:
             data, error = await self._outcome(tool, request.data, asker)
@@ -165,6 +169,8 @@ class ToolService:
             return _refused("404", str(error))
         except ConflictError as error:
             return _refused("409", str(error.args[0]))
+        except ForbiddenError as error:
+            return _refused("403", str(error))
         except RetryableError as error:
             return _refused("503", str(error))
         except FairleadError as error:

@@ -5,15 +5,17 @@ from typing import Any
 
 import pytest
 
+from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.dead_letters import dead_letter
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.request_info import Sender
 from fairlead_common.protocol.subjects import Actor
-from fairlead_common.protocol.users import Need, Sharing, UserRole
-from fairlead_gateway.agent_protocol.senders import check_still_hears, checked_principal
+from fairlead_common.protocol.users import Need, Sharing, UserRole, user_key
+from fairlead_gateway.agent_protocol.senders import check_chain, check_still_hears, checked_principal
 from fairlead_gateway.http.problems import Problem
 from tests.support.fake_bus import FakeBus
 from tests.support.gateway_in_memory import TOKEN, gateway_in_memory
+from tests.support.waiting import until
 
 ANN = Sender("nats:desk", Actor("ann", 17))
 
@@ -93,3 +95,29 @@ async def test_what_was_refused_of_who_acts_for_a_user_is_not_put_back_by_an_adm
         letters = (await w.ask(TOKEN, "GET", "/api/dead")).json()["letters"]
         why = {each["subject"].split(".")[4]: each["no_retry"] for each in letters}
         assert why == {"as": "it was sent for the user ann, who sends it again", "prompt": ""}
+
+
+async def test_an_agent_that_was_prompted_for_a_user_reaches_no_more_than_that_user(
+    bus: FakeBus, tmp_path: Path
+) -> None:
+    async def chain(need: Need, session: str, user: str) -> int | str:
+        try:
+            found = await check_chain(w.gateway, {s.H_ACTS_FOR: user}, session, need)
+        except Problem as problem:
+            return problem.status
+        return found.user if found is not None else "nobody"
+
+    async with gateway_in_memory(bus, tmp_path) as w:
+        for name in ("ann", "off", "gone"):
+            await w.user(name, "operator", disabled=name == "off")
+        await w.session("main", "")
+        await w.session("anns", "ann")
+        assert await chain("write", "main", "ann") == 404
+        assert await chain("write", "anns", "ann") == "ann"
+        assert await chain("approve", "anns", "ann") == 403
+        assert await chain("write", "anns", "off") == 403
+        await Bucket(bus, s.BUCKET_USERS).delete(user_key("gone"))
+        await until(lambda: w.gateway.auth.directory.user("gone") is None)
+        assert await chain("write", "anns", "gone") == 403
+        for name in ("", "admin", "cron", "someone", "nats:desk"):  # no users: the sender's own rights hold
+            assert await chain("write", "main", name) == "nobody"

@@ -208,6 +208,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             SHA-256, empty where there was none. It does not start when one of them changed.
         turn_seq: of a call that may change files: sequence of the log record that asks for it. The state
             before it is saved, so that it can be undone. 0: it only reads.
+        acts_for: the user for whom the model acts; empty: an agent of an earlier version sent the call.
     """
 
     call_id: str
@@ -233,6 +234,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     turn_seq: int = 0
     question_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     files: dict[str, str] = {}
+    acts_for: str = ""
 
 
 class InboxPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -61,6 +61,7 @@ H_SESSION: Final = "Fairlead-Session"
 H_CALL: Final = "Fairlead-Call-Id"  # the same for every repetition: an idempotency key
 H_AGENT: Final = "Fairlead-Agent"
 H_TAINTED: Final = "Fairlead-Tainted"  # "1": the session has read what strangers wrote
+H_ACTS_FOR: Final = "Fairlead-Acts-For"  # the user for whom the model acts
 H_PROGRESS: Final = "Fairlead-Progress"  # "1" on a reply: it is progress, the result follows
 
 MAIL_KINDS: Final = frozenset(

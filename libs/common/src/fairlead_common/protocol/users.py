@@ -4,6 +4,7 @@ Users are values of the bucket `users`, which the gateway alone may write. The o
 the built-in user `admin`: it has no value there, cannot be disabled, and owns what names no owner.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
@@ -62,6 +63,14 @@ SCOPE_FOR: Final[Mapping[Need, Scope]] = {
     "approve": "approve",
     "manage": "write",
 }
+
+
+_USER: Final = re.compile(USER_PATTERN)
+
+
+def is_user_name(name: str) -> bool:
+    """Whether a user can be called so; `admin` can, services cannot."""
+    return name == ADMIN or (_USER.fullmatch(name) is not None and name not in RESERVED_USERS)
 
 
 def session_lets(owner: str, shared: Sharing, account: str, need: Need) -> bool:

@@ -50,6 +50,16 @@ class KnownUsers:
             log.warning("user_unreadable", user=name, error=str(error))
             return None
 
+    async def was(self, name: str) -> bool:
+        """Whether there is or once was a user of this name.
+
+        Raises:
+            BusUnavailableError: it cannot be read.
+        """
+        if name in ("", ADMIN):
+            return True
+        return _USER.fullmatch(name) is not None and await self._bucket.last(user_key(name)) is not None
+
 
 def stands_for(user: UserRecord | None, actor: Actor) -> str:
     """Why `user`, as it is stored under the name of `actor`, is not acted for; empty: it is."""

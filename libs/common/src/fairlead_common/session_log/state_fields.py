@@ -28,6 +28,7 @@ from fairlead_common.protocol.entries import (
 from fairlead_common.protocol.messages import PromptOptions
 from fairlead_common.protocol.plans import PlanStep
 from fairlead_common.protocol.undo_entries import UndoRequestEntry
+from fairlead_common.protocol.users import ADMIN, is_user_name
 from fairlead_common.session_log.conversation import Item, LeftOut, Run, is_said
 from fairlead_common.session_log.rules import Continuation, continuation, is_unfinished
 from fairlead_common.session_log.settings import Settings
@@ -314,6 +315,17 @@ class StateFields(Settings):
         messages = (item.message for item in reversed(self.items))
         said = next((each for each in messages if isinstance(each, UserMessage) and is_said(each)), None)
         return (said.sender or "") if said is not None and said.source != "system" else ""
+
+    @property
+    def acts_for(self) -> str:
+        """The user for whom the model acts: who wrote last, if a user is called so, or else the owner.
+
+        Lines of the system are passed over: who is in the session may have had them sent.
+        """
+        messages = (item.message for item in reversed(self.items))
+        people = (each for each in messages if isinstance(each, UserMessage) and is_said(each))
+        sender = next((each.sender or "" for each in people if each.source != "system"), "")
+        return sender if is_user_name(sender) else self.owner or ADMIN
 
     @property
     def waiting(self) -> set[int]:

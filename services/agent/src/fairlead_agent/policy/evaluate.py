@@ -8,7 +8,7 @@ from fairlead_agent.policy.approval_scopes import keys_of
 from fairlead_agent.policy.call_facts import CallFacts
 from fairlead_agent.policy.grants import Grants
 from fairlead_agent.policy.layers import Layers, layers_of
-from fairlead_agent.policy.taint import FETCH, NamedBy, named_by
+from fairlead_agent.policy.taint import AGENTS_PROMPT, ANSWER_TO, FETCH, NamedBy, named_by, said_by_person
 from fairlead_agent.policy.verdict import Circumstances, Verdict, judge, outside_hint
 from fairlead_agent.session.run_choices import chosen_model
 from fairlead_common.config import AgentConfig
@@ -105,6 +105,7 @@ class SessionPolicy:
                 secret=state.secret,
                 taint=config.policy.taint,
                 named_by=self._named_by(call.request),
+                answers_alone=self._answers_alone(call.request),
                 granted=self._granted(),
                 narrowed=self._narrowed(call.request, profile),
                 followed=[profile.heartbeat.file],
@@ -127,6 +128,12 @@ class SessionPolicy:
         state = self._state
         counts = self._config.current.policy.taint and (state.private or state.secret)
         return named_by(state.items, request.arguments) if counts and request.name == FETCH else ""
+
+    def _answers_alone(self, request: ToolCall) -> bool:
+        """Whether the model answers what another agent asks a person, in words that no person said."""
+        if request.name != AGENTS_PROMPT or not request.arguments.get(ANSWER_TO):
+            return False
+        return not said_by_person(self._state.items, str(request.arguments.get("prompt", "")))
 
     def _decided(self, call: CallFacts, layers: Layers) -> Verdict:
         decision = self._state.decisions[call.request.call_id]

@@ -17,10 +17,13 @@ from fairlead_common.protocol.content import (
 )
 from fairlead_common.protocol.custom_entries import CHAT_EARLIER, CHAT_LAST, PROCESS_SENDER, SYSTEM_PREFIX
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
+from fairlead_common.protocol.questions import QUESTION_TOOL
 from fairlead_common.session_log.conversation import Item
 
 FETCH: Final = "web_fetch"
 SEARCH: Final = "web_search"
+AGENTS_PROMPT: Final = "agents_prompt"
+ANSWER_TO: Final = "answer_to"  # its argument that names the question of another agent
 _READERS: Final = frozenset(("read", "ls", "glob", "grep", "git_status", "git_diff", "git_log"))
 
 NamedBy = Literal["", "person", "search"]
@@ -81,6 +84,22 @@ def named_by(items: Iterable[Item], arguments: dict[str, object]) -> NamedBy:
         elif isinstance(message, ToolResultMessage) and message.name == SEARCH and not found:
             found = "search" if sought and _lists(message, sought) else ""
     return found
+
+
+def said_by_person(items: Iterable[Item], text: str) -> bool:
+    """Whether a person said exactly this, as a prompt or as the answer to a question."""
+    wanted = text.strip()
+    for item in items:
+        message = item.message
+        if isinstance(message, UserMessage):
+            if any(words.strip() == wanted for words in _by_people(message)):
+                return True
+        elif isinstance(message, ToolResultMessage) and message.name == QUESTION_TOOL:
+            given = message.outcome.details.get("answer")
+            answers = [str(each) for each in given] if isinstance(given, list) else []
+            if answers and wanted in (*answers, ", ".join(answers), " / ".join(answers)):
+                return True
+    return False
 
 
 def carries(

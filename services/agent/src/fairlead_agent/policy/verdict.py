@@ -45,6 +45,7 @@ class Circumstances(NamedTuple):
         untrusted, private, secret: what the session has read so far.
         taint: whether that counts, and how much.
         named_by: who named the address that the call would read.
+        answers_alone: the call answers what another agent asks a person, and no person said that.
         followed: names of files that unattended runs follow, beside those that always count.
         used_outside: sessions without a sandbox may work in the same workspace.
         narrowed: what makes the session narrower than its profile, in words; empty when nothing does.
@@ -58,6 +59,7 @@ class Circumstances(NamedTuple):
     secret: bool = False
     taint: bool | Literal["strict"] = True
     named_by: NamedBy = ""
+    answers_alone: bool = False
     granted: Collection[str] = ()
     narrowed: str = ""
     followed: Collection[str] = ()
@@ -133,6 +135,8 @@ def _must_be_seen(call: CallFacts, at: Circumstances) -> str:
         return reason
     if reason := _tainted(call, at):
         return reason
+    if at.answers_alone:
+        return "it answers what another agent asks a person, in words that no person here said"
     if at.narrowed and spec.group == "platform" and not spec.read_only:
         return f"this session has {at.narrowed}; what this call creates would run without that limit"
     return at.layers.asks(about)

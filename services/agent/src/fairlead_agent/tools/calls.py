@@ -354,6 +354,7 @@ class ToolCalls:
             timeout_s=_limit_s(arguments, spec) or self._config.current.tools.timeout_s,
             agent=self._state.agent,
             born_seq=self._state.born_seq,
+            acts_for=self._state.acts_for,
             **within._asdict(),
         )
 

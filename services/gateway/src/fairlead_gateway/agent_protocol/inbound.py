@@ -18,7 +18,7 @@ from fairlead_gateway.agent_protocol.deliveries import Deliveries
 from fairlead_gateway.agent_protocol.delivery import acknowledge, send_error
 from fairlead_gateway.agent_protocol.queries import decision_of
 from fairlead_gateway.agent_protocol.request import PromptFile, key_of, prompt_of, words_of
-from fairlead_gateway.agent_protocol.senders import checked_principal
+from fairlead_gateway.agent_protocol.senders import check_chain, checked_principal
 from fairlead_gateway.agent_protocol.takeover import OpenCalls
 from fairlead_gateway.gateway import Gateway, answering
 from fairlead_gateway.http.problems import Problem, problem_of
@@ -76,6 +76,7 @@ class Inbound:
         sender = sender_of(asked.headers)
         async with answering():
             await checked_principal(self._gateway, sender, session, "write")
+            behind = await check_chain(self._gateway, asked.headers, session, "write")
         key = key_of(sender.name, session, asked.headers, asked.reply)
         call = AgentCall(
             session=session,
@@ -92,7 +93,13 @@ class Inbound:
             held = await self._calls.accept(call)
         if held is None:
             return  # it came twice, and is being answered
-        words = UserInput(text=text, attachments=attachments, agent=agent, sender=sender.said_by)
+        words = UserInput(
+            text=text,
+            attachments=attachments,
+            agent=agent,
+            sender=behind.user if behind is not None and sender.actor is None else sender.said_by,
+            untrusted=asked.headers.get(subjects.H_TAINTED) == "1",
+        )
         try:
             async with answering():
                 seen = await self._gateway.seen(session) or {}
@@ -128,6 +135,7 @@ class Inbound:
                 principal = await checked_principal(
                     self._gateway, sender_of(asked.headers), session, "approve"
                 )
+                await check_chain(self._gateway, asked.headers, session, "approve")
                 await store_decision(self._gateway, name, decision, principal)
         except (Problem, FairleadError, TimeoutError) as error:
             problem = _problem(error)

@@ -1,8 +1,11 @@
 """What senders of the agent protocol may do now: those that act for a user, what that one may."""
 
+from collections.abc import Mapping
+
+from fairlead_common.protocol import subjects
 from fairlead_common.protocol.request_info import Sender, actor_in
-from fairlead_common.protocol.users import ADMIN, SCOPE_FOR, SCOPES_OF, Need
-from fairlead_common.service.known_users import OWNER, stands_for
+from fairlead_common.protocol.users import ADMIN, SCOPE_FOR, SCOPES_OF, Need, is_user_name
+from fairlead_common.service.known_users import OWNER, KnownUsers, stands_for
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.identity.principal import Principal
@@ -35,6 +38,32 @@ async def checked_principal(gateway: Gateway, sender: Sender, session: str, need
     principal = principal_for(gateway, sender, need)
     if sender.actor is not None:
         await check_session(gateway, principal, session, need)
+    return principal
+
+
+async def check_chain(
+    gateway: Gateway, headers: Mapping[str, str], session: str, need: Need
+) -> Principal | None:
+    """For which user an agent of Fairlead asked the sender, as it passes that on; None: for no other.
+
+    It takes away what that user may not, and gives the sender nothing.
+
+    Raises:
+        Problem: 403 or 404, that user may not do this with the session.
+    """
+    name = headers.get(subjects.H_ACTS_FOR, "")
+    if name in ("", ADMIN) or not is_user_name(name):
+        return None
+    user = gateway.auth.directory.user(name)
+    if user is None and not await KnownUsers(gateway.bus).was(name):
+        return None  # the name of a sender, and of no user
+    if user is None or user.disabled:
+        why = "is disabled" if user is not None else "was removed"
+        raise Problem(403, f"{subjects.H_ACTS_FOR}: the user {name} {why}", code="forbidden")
+    principal = Principal(
+        user.name, SCOPES_OF[user.role], "nats", role=user.role, account=user.name, user_id=user.id
+    )
+    await check_session(gateway, principal, session, need)
     return principal
 
 

@@ -135,7 +135,7 @@ class JobService:
             depth=depth,
             limits=limits,
             untrusted=untrusted,
-            owner=await owner_of(self._store.bus, asked.session),
+            owner=asked.owner or await owner_of(self._store.bus, asked.session),
         )
 
     async def update(

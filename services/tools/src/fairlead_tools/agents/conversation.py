@@ -28,6 +28,7 @@ SILENCE_S: Final = 60.0  # as the protocol recommends
 DELIVERED_WITHIN_S: Final = 1.0  # who gets an answer to a query does not acknowledge it
 MAX_TEXT_CHARS: Final = 4_000_000
 MAX_FILES: Final = 20
+_INBOXES: Final = "_INBOX."
 _INBOX: Final = "_INBOX.agents."  # of all clients and hosts of the protocol
 
 _decoder = msgspec.json.Decoder(AgentMessage)
@@ -72,8 +73,8 @@ class AgentConversation:
         """
         await self._bus.send(self.agent.subject, msgspec.json.encode(AgentPrompt(text)), self._inbox, headers)
 
-    async def answer(self, text: str) -> bool:
-        """Whether the answer to the last query reached someone.
+    async def answer(self, text: str, headers: Headers | None = None) -> bool:
+        """Whether the answer to the last query reached someone. It goes to inboxes only.
 
         Between accounts it goes by a subject of the agent, so that no other one hears it.
         """
@@ -81,13 +82,15 @@ class AgentConversation:
         if query is None:
             return False
         data = msgspec.json.encode(AgentPrompt(text))
+        if not query.reply_subject.startswith(_INBOXES):
+            return False  # the other agent chose it: elsewhere it would have this executor speak for it
         targets = [query.reply_subject]
         if query.reply_subject.startswith(_INBOX):
             rest = query.reply_subject.removeprefix(_INBOX)
             targets.insert(0, f"{subjects.agent_reply(*self.agent.address.split('.'))}.{rest}")
         for target in targets:
             try:
-                await self._bus.request(target, data, timeout_s=DELIVERED_WITHIN_S)
+                await self._bus.request(target, data, headers=headers, timeout_s=DELIVERED_WITHIN_S)
             except NotFoundError:
                 continue
             except ForbiddenError:

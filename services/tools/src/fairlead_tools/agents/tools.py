@@ -16,6 +16,8 @@ from fairlead_common.protocol.agent_protocol import AgentFile
 from fairlead_common.protocol.content import ToolOutcome
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_common.protocol.trace import child
+from fairlead_common.protocol.users import is_user_name
+from fairlead_common.received import Headers
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_tools.agents.conversation import AgentConversation, Said
 from fairlead_tools.agents.discovered import OtherAgent, agents_of
@@ -117,7 +119,7 @@ class PromptAgent:
     async def _converse(self, call: ToolCall, progress: ReportProgress) -> ToolOutcome:
         text, query = str(call.arguments["prompt"]), str(call.arguments.get("answer_to") or "")
         if query:
-            conversation = await self._answered(call.session, query, text)
+            conversation = await self._answered(call, query, text)
         else:
             conversation = await self._prompted(call, text)
         kept = False
@@ -150,7 +152,7 @@ class PromptAgent:
             )
         conversation = AgentConversation(self._bus, agent)
         # The trace ends loops: who is prompted again and again in one trace refuses.
-        headers = {"Nats-Msg-Id": call.call_id, subjects.H_TRACE: child(CALL_TRACE.get())}
+        headers = {"Nats-Msg-Id": call.call_id, subjects.H_TRACE: child(CALL_TRACE.get()), **_asked_by(call)}
         try:
             await conversation.prompt(text, headers)
         except (BusUnavailableError, StreamFullError) as error:
@@ -158,11 +160,11 @@ class PromptAgent:
             raise NotStartedError(str(error)) from error
         return conversation
 
-    async def _answered(self, session: str, query: str, text: str) -> AgentConversation:
-        conversation = self._waiting.pop((session, query), None)
+    async def _answered(self, call: ToolCall, query: str, text: str) -> AgentConversation:
+        conversation = self._waiting.pop((call.session, query), None)
         if conversation is None:
             raise NotStartedError(f"answer_to: query {query!r} is not open any more: prompt the agent again")
-        if not await conversation.answer(text):
+        if not await conversation.answer(text, _asked_by(call)):
             conversation.close()
             raise NotStartedError(f"agent {conversation.agent.address} does not wait for the answer any more")
         return conversation
@@ -196,3 +198,13 @@ class PromptAgent:
                 pass
         stored = await self._objects.put(file.content)
         return f"[file {name}, {len(file.content)} bytes, stored as object {stored}]"
+
+
+def _asked_by(call: ToolCall) -> Headers:
+    """For whom it is, and whether strangers may have led to it. Agents that prompt Fairlead pass that on."""
+    headers = {}
+    if is_user_name(call.acts_for):
+        headers[subjects.H_ACTS_FOR] = call.acts_for
+    if call.tainted:
+        headers[subjects.H_TAINTED] = "1"
+    return headers

@@ -12,6 +12,7 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.ids import is_id
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
+from fairlead_common.protocol.users import is_user_name
 from fairlead_common.received import Headers
 from fairlead_tools.executor_tools.text_results import text_result
 from fairlead_tools.executor_tools.tools import ReportProgress
@@ -90,6 +91,8 @@ def _headers(call: ToolCall) -> Headers:
         headers[subjects.H_AGENT] = call.agent
     if call.tainted:
         headers[subjects.H_TAINTED] = "1"
+    if is_user_name(call.acts_for):
+        headers[subjects.H_ACTS_FOR] = call.acts_for
     return headers
 
 
