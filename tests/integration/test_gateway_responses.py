@@ -78,8 +78,15 @@ async def test_whole_response_has_items_usage_and_what_was_asked_for(
     assert response.usage.input_tokens_details.cached_tokens == 4
     again = await client.responses.retrieve(response.id)
     assert again.model_dump() == response.model_dump()
-    items = await client.responses.input_items.list(response.id)
+    items = await client.responses.input_items.list(response.id, limit=1, order="asc")
     assert items.data[0].content[0].text == "go"  # type: ignore[union-attr, index]
+    behind = await client.responses.input_items.list(response.id, after=str(items.last_id))  # type: ignore[attr-defined]
+    assert (behind.data, behind.has_more) == ([], False)
+    wrong: tuple[dict[str, Any], ...] = ({"limit": 0}, {"limit": 1000}, {"order": "up"}, {"after": "msg_1"})
+    for page in wrong:
+        with pytest.raises(openai.BadRequestError) as refused:
+            await client.responses.input_items.list(response.id, **page)
+        assert refused.value.param == next(iter(page))
 
 
 async def test_stream_can_be_taken_up_at_any_event(

@@ -2777,7 +2777,7 @@ export interface ResponseRequest {
   reasoning?: ReasoningOptions | null;
   max_output_tokens?: number | null;
   metadata?: Record<string, string> | null;
-  truncation?: string | null;
+  truncation?: ("auto" | "disabled") | null;
   user?: string | null;
   prompt?: null;
   max_tool_calls?: null;

@@ -1,6 +1,6 @@
 """The items of a conversation: what its responses were asked and answered, and what its client added."""
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -8,15 +8,14 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
 from fairlead_gateway.gateway import Gateway
+from fairlead_gateway.openai_api.responses_api.answered_item import input_item
 from fairlead_gateway.openai_api.responses_api.conversation_store import AddedItem, StoredConversation
 from fairlead_gateway.openai_api.responses_api.ids import MailKind, ResponseId
 from fairlead_gateway.openai_api.responses_api.input_items import check_parts, words_in
-from fairlead_gateway.openai_api.responses_api.input_list import input_list
+from fairlead_gateway.openai_api.responses_api.item_pages import ShownItem
 from fairlead_gateway.openai_api.responses_api.parameters import ResponseParameters, parameters_in
 from fairlead_gateway.openai_api.responses_api.request import InputItem, InputPart
 from fairlead_gateway.openai_api.responses_api.stored import StoredResponse, find_response, read_response
-
-ShownItem = dict[str, Any]
 
 MOST_ADDED: Final = 20  # at once, as OpenAI has it
 _ROLES: Final = ("user", "assistant", "system", "developer")
@@ -49,7 +48,7 @@ async def items_of(gateway: Gateway, session: str, kept: StoredConversation) -> 
         upto = max(before, stored.parameters.added_seq)
         items += [shown(each) for each in kept.added if before < each.seq <= upto]
         before = upto
-        items += _without_added(stored, (await input_list(gateway, stored)).data)
+        items += _without_added(stored, [await input_item(gateway, stored)])
         fold = await read_response(gateway, stored, waits=False)
         items += [msgspec.to_builtins(each) for each in fold.output.items]
     items += [shown(each) for each in kept.added if each.seq > before]

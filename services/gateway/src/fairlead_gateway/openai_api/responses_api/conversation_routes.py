@@ -10,16 +10,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.users import Need
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
-from fairlead_gateway.http.request_parsing import check_parameters, decode, one, one_of, whole_number
+from fairlead_gateway.http.request_parsing import check_parameters, decode
 from fairlead_gateway.identity.session_access import check_session
 from fairlead_gateway.openai_api.responses_api.conversation_items import (
     MOST_ADDED,
-    ShownItem,
     checked,
     items_of,
     shown,
@@ -36,13 +34,13 @@ from fairlead_gateway.openai_api.responses_api.conversation_store import (
     take_away,
 )
 from fairlead_gateway.openai_api.responses_api.ids import conversation_id_of, parse_conversation_id
+from fairlead_gateway.openai_api.responses_api.item_pages import PARAMETERS, ShownItem, listed, page_of
 from fairlead_gateway.openai_api.responses_api.objects import InputItemList
 from fairlead_gateway.openai_api.responses_api.request import MAX_METADATA, InputItem, check_metadata
 from fairlead_gateway.operation import Operation, Parameter
 from fairlead_gateway.sessions.session_lookup import summary_of
 from fairlead_gateway.sessions.sessions import ask_to_delete
 
-MOST_SHOWN: Final = 100
 READ_WITHIN_S: Final = 25.0
 Metadata = Annotated[dict[str, str], msgspec.Meta(max_length=MAX_METADATA)]
 NewItems = Annotated[list[InputItem], msgspec.Meta(max_length=MOST_ADDED)]
@@ -144,20 +142,11 @@ async def delete(request: Request) -> Response:
 
 async def items(request: Request) -> Response:
     """A page of items."""
-    check_parameters(request, "limit", "order", "after", "include", "include[]")
-    limit = whole_number(request, "limit", 20, least=1, most=MOST_SHOWN)
-    order, after = one_of(request, "order", ("asc", "desc")) or "desc", one(request, "after")
+    page = page_of(request)
     async with answering(READ_WITHIN_S):
         found = await _named(request, "read")
         rows = await items_of(gateway_of(request), found.session, found.kept)
-    if order == "desc":
-        rows.reverse()
-    if after:
-        at = next((n for n, each in enumerate(rows) if each["id"] == after), None)
-        if at is None:
-            raise InvalidInputError("after", f"must be the id of an item, got {after[:80]!r}")
-        rows = rows[at + 1 :]
-    return json_response(_listed(rows[:limit], has_more=len(rows) > limit))
+    return json_response(page.of(rows))
 
 
 async def add_items(request: Request) -> Response:
@@ -168,7 +157,7 @@ async def add_items(request: Request) -> Response:
         found = await _named(request, "write")
         new = checked(body.items, has_begun=found.has_begun)
         await add(gateway_of(request), found.session, new)
-    return json_response(_listed([shown(AddedItem(0, each.id or "", each)) for each in new], has_more=False))
+    return json_response(listed([shown(AddedItem(0, each.id or "", each)) for each in new], has_more=False))
 
 
 async def item(request: Request) -> Response:
@@ -196,12 +185,6 @@ async def _item(request: Request, found: "_Found") -> ShownItem:
         if row["id"] == wanted:
             return row
     raise Problem(404, f"there is no item {wanted[:200]!r} in {conversation_id_of(found.session)}")
-
-
-def _listed(rows: list[ShownItem], *, has_more: bool) -> InputItemList:
-    ids = [str(each["id"]) for each in rows]
-    first, last = (ids[0], ids[-1]) if ids else (None, None)
-    return InputItemList(data=rows, first_id=first, last_id=last, has_more=has_more)
 
 
 class _Found(NamedTuple):
@@ -300,9 +283,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         {200: InputItemList},
         parameters=(
             _CONVERSATION,
-            Parameter("limit", {"type": "integer", "minimum": 1, "maximum": MOST_SHOWN}, "20 without it"),
-            Parameter("order", {"type": "string", "enum": ["asc", "desc"]}, "`desc` without it"),
-            Parameter("after", {"type": "string"}, "id of the item before the first one"),
+            *PARAMETERS,
         ),
         problems=(404,),
         scope="read",

@@ -1,7 +1,7 @@
 """The body of a request for a response, and what of it is refused because it would not be honoured."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -100,7 +100,7 @@ class ResponseRequest(msgspec.Struct, frozen=True):
     reasoning: ReasoningOptions | None = None
     max_output_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     metadata: dict[str, str] | None = None
-    truncation: str | None = None
+    truncation: Literal["auto", "disabled"] | None = None
     user: str | None = None
     prompt: Any = None
     max_tool_calls: Any = None

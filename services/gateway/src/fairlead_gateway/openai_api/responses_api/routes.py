@@ -16,10 +16,11 @@ from fairlead_gateway.http.request_parsing import MAX_SEQ, check_parameters, fla
 from fairlead_gateway.openai_api.accepted import AcceptedCalls
 from fairlead_gateway.openai_api.attempts import is_repeatable, once
 from fairlead_gateway.openai_api.responses_api.accept import Acceptance
+from fairlead_gateway.openai_api.responses_api.answered_item import input_item
 from fairlead_gateway.openai_api.responses_api.fold import ResponseFold
 from fairlead_gateway.openai_api.responses_api.form import ResponseForm
 from fairlead_gateway.openai_api.responses_api.incoming import Incoming
-from fairlead_gateway.openai_api.responses_api.input_list import input_list
+from fairlead_gateway.openai_api.responses_api.item_pages import PARAMETERS, page_of
 from fairlead_gateway.openai_api.responses_api.objects import (
     DeletedResponse,
     InputItemList,
@@ -163,11 +164,11 @@ async def _is_alone(gateway: Gateway, stored: StoredResponse) -> bool:
 
 async def input_items(request: Request) -> Response:
     """What the response answers, as items."""
-    check_parameters(request, "limit", "order", "after", "include", "include[]")
+    page = page_of(request)
     gateway = gateway_of(request)
     async with answering():
         stored = await _named(request, "read")
-        return json_response(await input_list(gateway, stored))
+        return json_response(page.of([await input_item(gateway, stored)]))
 
 
 async def _named(request: Request, need: Need) -> StoredResponse:
@@ -253,7 +254,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         input_items,
         "what the response answers, as items",
         {200: InputItemList},
-        parameters=(_RESPONSE,),
+        parameters=(_RESPONSE, *PARAMETERS),
         problems=(404,),
         scope="read",
     ),

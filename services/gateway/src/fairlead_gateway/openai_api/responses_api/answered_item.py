@@ -1,4 +1,4 @@
-"""What a response answers, as items: rebuilt from its mail."""
+"""What a response answers, as an item: rebuilt from its mail."""
 
 import base64
 from typing import Any
@@ -11,31 +11,29 @@ from fairlead_common.protocol.client_tools import ClientResult
 from fairlead_common.protocol.messages import Attachment
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.openai_api.responses_api.ids import call_id_of
-from fairlead_gateway.openai_api.responses_api.objects import InputItemList
+from fairlead_gateway.openai_api.responses_api.item_pages import ShownItem
 from fairlead_gateway.openai_api.responses_api.stored import StoredResponse
 
 
-async def input_list(gateway: Gateway, stored: StoredResponse) -> InputItemList:
+async def input_item(gateway: Gateway, stored: StoredResponse) -> ShownItem:
     """The prompt with its files, or the result of the client's tool that the response goes on with."""
     if stored.said is not None:
         content: list[dict[str, Any]] = [{"type": "input_text", "text": stored.said.text}]
         content += [await _file(gateway, each) for each in stored.said.attachments]
-        item = {
+        return {
             "id": stored.id.item("msg", 0).replace("msg_0", "msg_in", 1),
             "type": "message",
             "role": "user",
             "status": "completed",
             "content": content,
         }
-    else:
-        item = {
-            "id": stored.id.item("fco", 0),
-            "type": "function_call_output",
-            "call_id": call_id_of(stored.id.session, stored.id.key),
-            "output": await _result(gateway, stored),
-            "status": "completed",
-        }
-    return InputItemList(data=[item], first_id=str(item["id"]), last_id=str(item["id"]))
+    return {
+        "id": stored.id.item("fco", 0),
+        "type": "function_call_output",
+        "call_id": call_id_of(stored.id.session, stored.id.key),
+        "output": await _result(gateway, stored),
+        "status": "completed",
+    }
 
 
 async def _file(gateway: Gateway, file: Attachment) -> dict[str, Any]:

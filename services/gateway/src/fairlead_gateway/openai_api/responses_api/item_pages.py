@@ -1,0 +1,61 @@
+"""Pages of lists of items: `limit`, `order` and `after` as OpenAI has them."""
+
+from typing import Any, Final, NamedTuple
+
+from starlette.requests import Request
+
+from fairlead_common.errors import InvalidInputError
+from fairlead_gateway.http.request_parsing import check_parameters, one, one_of, whole_number
+from fairlead_gateway.openai_api.responses_api.objects import InputItemList
+from fairlead_gateway.operation import Parameter
+
+MOST_SHOWN: Final = 100
+
+ShownItem = dict[str, Any]
+
+PARAMETERS: Final = (
+    Parameter("limit", {"type": "integer", "minimum": 1, "maximum": MOST_SHOWN}, "20 without it"),
+    Parameter("order", {"type": "string", "enum": ["asc", "desc"]}, "`desc` without it"),
+    Parameter("after", {"type": "string"}, "id of the item before the first one"),
+)
+
+
+class ItemPage(NamedTuple):
+    """Which items of a list are asked for."""
+
+    limit: int
+    newest_first: bool
+    after: str | None
+
+    def of(self, rows: list[ShownItem]) -> InputItemList:
+        """The page of these items, which are in the order in which they came.
+
+        Raises:
+            InvalidInputError: `after` is the id of none of them.
+        """
+        rows = rows[::-1] if self.newest_first else rows
+        if self.after:
+            at = next((n for n, each in enumerate(rows) if each["id"] == self.after), None)
+            if at is None:
+                raise InvalidInputError("after", f"must be the id of an item, got {self.after[:80]!r}")
+            rows = rows[at + 1 :]
+        return listed(rows[: self.limit], has_more=len(rows) > self.limit)
+
+
+def page_of(request: Request) -> ItemPage:
+    """The page that a request wants.
+
+    Raises:
+        InvalidInputError: a parameter is unknown, or not what it must be.
+    """
+    check_parameters(request, "limit", "order", "after", "include", "include[]")
+    limit = whole_number(request, "limit", 20, least=1, most=MOST_SHOWN)
+    order = one_of(request, "order", ("asc", "desc"))
+    return ItemPage(limit, order != "asc", one(request, "after"))
+
+
+def listed(rows: list[ShownItem], *, has_more: bool) -> InputItemList:
+    """These items as a list."""
+    ids = [str(each["id"]) for each in rows]
+    first, last = (ids[0], ids[-1]) if ids else (None, None)
+    return InputItemList(data=rows, first_id=first, last_id=last, has_more=has_more)
