@@ -72,10 +72,22 @@ async def agents_sdk(stack: Stack, text: str) -> str:
         return str(done.final_output)
 
 
-async def vercel(stack: Stack, text: str, kind: str) -> str:
-    run = functools.partial(stack.run_javascript, "ai_retries.mjs", f"{kind}={text}", timeout_s=WITHIN_S)
+async def javascript(stack: Stack, text: str, kind: str) -> str:
+    run = functools.partial(stack.run_javascript, "retries.mjs", f"{kind}={text}", timeout_s=WITHIN_S)
     [answer] = await asyncio.to_thread(run)
     return str(answer)
+
+
+async def nats_js(stack: Stack, text: str) -> str:
+    added = await asyncio.to_thread(
+        stack.up.cli, "nats", "user", "add", "killed", "--session", AGENT, "--agents", "--context"
+    )
+    assert added.returncode == 0, added.stderr
+    context = json.loads(added.stdout)
+    arguments = ("nats_prompt.mjs", context["url"], context["nkey"], text)
+    return str(
+        await asyncio.to_thread(functools.partial(stack.run_javascript, *arguments, timeout_s=WITHIN_S))
+    )
 
 
 CLIENTS: dict[str, Callable[[Stack, str], Awaitable[str]]] = {
@@ -84,8 +96,10 @@ CLIENTS: dict[str, Callable[[Stack, str], Awaitable[str]]] = {
     "langchain": langchain,
     "pydantic": pydantic_ai,
     "agents": agents_sdk,
-    "vercelchat": functools.partial(vercel, kind="chat"),
-    "vercelresponses": functools.partial(vercel, kind="responses"),
+    "js": functools.partial(javascript, kind="openai"),
+    "vercel": functools.partial(javascript, kind="vercel"),
+    "vercelresponses": functools.partial(javascript, kind="vercelresponses"),
+    "nats": nats_js,
 }
 
 
@@ -133,8 +147,8 @@ async def test_each_client_is_answered_by_the_run_that_it_started(stack: Stack, 
     }
     ledgers = {name: stack.ledger(f"killed{name}") for name in [*clients, "twins"]}
     # Equal requests of one client at the same time are as many runs, before and after.
-    twice = [f"chat={scripted(ledgers['twins'])}"] * 2
-    twins = functools.partial(stack.run_javascript, "ai_retries.mjs", *twice, timeout_s=WITHIN_S)
+    twice = [f"vercel={scripted(ledgers['twins'])}"] * 2
+    twins = functools.partial(stack.run_javascript, "retries.mjs", *twice, timeout_s=WITHIN_S)
     asking: dict[str, asyncio.Task[Any]] = {
         name: asyncio.create_task(answered(ask(stack, scripted(ledgers[name]))))
         for name, ask in clients.items()
