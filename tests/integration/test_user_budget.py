@@ -16,6 +16,7 @@ from tests.support.waiting import eventually
 MODEL = "openai/scripted"
 PRICES = {"input_usd_per_mtok": 100, "output_usd_per_mtok": 100, "max_output_tokens": 2000}
 WHY = "usd_per_day of the user olga: the limit of $0.05 leaves too little"
+REFUSAL = "raising the budget of the user olga needs an admin, and not olga"
 
 
 @pytest.fixture
@@ -42,6 +43,7 @@ def test_a_run_at_the_limit_of_its_user_waits_for_an_admin(up: FairleadUp) -> No
     asked_at_terminal = olga("run", "op=P0", "--session", "o0", "--timeout", "10")
     assert asked_at_terminal.returncode == NOT_APPROVED
     assert f"approval needed: {WHY}" in asked_at_terminal.stderr, "a script is told why, and does not hang"
+    assert REFUSAL in asked_at_terminal.stderr
 
     bearer = {"Authorization": f"Bearer {token}"}
     for path, body in (("", {"id": "o1"}), ("/o1/prompt", {"text": "op=P1"})):
@@ -49,9 +51,12 @@ def test_a_run_at_the_limit_of_its_user_waits_for_an_admin(up: FairleadUp) -> No
         assert status < 300, refused
     asked = up.wait_approval("o1")
     assert WHY in asked["why"]
+    listed = olga("approve")
+    assert f"You may only deny it: {REFUSAL}." in listed.stdout, "she is told before she tries"
+    assert "only deny" not in up.cli("approve").stdout, "the admin may allow it"
     own = olga("approve", asked["id"])
     assert own.returncode != 0
-    assert "raising the budget of the user olga needs an admin, and not olga" in own.stderr
+    assert REFUSAL in own.stderr
     assert up.cli("approve", asked["id"]).returncode == 0
     up.wait_idle("o1")
     assert "done P1" in up.cli("sessions", "show", "o1").stdout

@@ -54,3 +54,18 @@ def test_an_answer_needs_a_question_and_is_no_refusal(arguments: list[str]) -> N
     with pytest.raises(CommandError) as refused:
         approve.main(arguments, standalone_mode=False)
     assert refused.value.code == USAGE
+
+
+def test_the_list_says_what_may_only_be_denied(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Waiting(_Client):
+        def patiently(self, *_: Any, **__: Any) -> Any:
+            budget = {"id": "b1", "session": "s", "tool": "budget", "kind": "budget", "why": "used up"}
+            return {"approvals": [{**budget, "refusal": "it is not yours"}, {**budget, "id": "b2"}]}
+
+    monkeypatch.setattr(access, "open_client", lambda url: Waiting())
+    approve.main([], standalone_mode=False)
+    first, second = capsys.readouterr().out.split("b2")
+    assert "You may only deny it: it is not yours." in first
+    assert "only deny" not in second

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from fairlead.approval_text import ask_on_terminal
 from fairlead.client import GatewayClient, UnreachableError
-from fairlead.conversation import AskPerson, Conversation, RunOptions, ask_on_terminal
+from fairlead.conversation import AskPerson, Conversation, RunOptions
 from fairlead.questions import answer_in
 from fairlead.session_server import GatewaySessions
 from fairlead_common.protocol.questions import question_in
@@ -365,6 +366,57 @@ def test_the_terminal_offers_every_answer_that_can_be_given_and_says_how_long_it
     assert "no sandbox" in shown
     monkeypatch.setattr("sys.stdin", io.StringIO("a\ny\n"))
     assert ask_on_terminal({**request, "grants": {}}) == "once", "what is not on offer is no answer"
+
+
+BUDGET = {
+    **APPROVAL,
+    "tool": "budget",
+    "kind": "budget",
+    "why": "usd_per_day of the user ann: the limit is reached",
+    "arguments": {"go_on_with": "$1.00", "scope": "user-ann"},
+}
+REFUSAL = "raising the budget of the user ann needs an admin, and not ann"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "typed", "bodies"),
+    [
+        (REFUSAL, "y\nw\n", []),
+        (REFUSAL, "y\nn\n", [{"decision": "deny"}]),
+        (REFUSAL, "", [{"decision": "deny"}]),
+        ("", "y\n", [{"decision": "once"}]),
+    ],
+)
+def test_more_money_is_offered_at_the_terminal_only_to_who_may_allow_it(
+    gateway: FakeGateway,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    refusal: str,
+    typed: str,
+    bodies: list[Json],
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    gateway.answers["GET /api/approvals"] = [
+        (200, {"approvals": []}),  # the list follows the log
+        (200, {"approvals": [{**BUDGET, "id": "ap1", "refusal": refusal}]}),
+    ]
+    gateway.answers["POST /api/approvals/ap1"] = [(202, {"seq": 8})]
+    gateway.streams = [[user(), BUDGET, said("done"), end()]]
+    run(gateway, ask=ask_on_terminal)
+    assert gateway.bodies("POST", "/api/approvals/ap1") == bodies
+    shown = capsys.readouterr().err
+    assert (f"You cannot allow more: {REFUSAL}." in shown) is bool(refusal)
+    assert ("Go on with $1.00 more? [y] yes" in shown) is not bool(refusal)
+
+
+def test_a_script_is_told_that_its_user_may_not_allow_more(gateway: FakeGateway) -> None:
+    gateway.answers["GET /api/approvals"] = [
+        (200, {"approvals": [{**BUDGET, "id": "ap1", "refusal": REFUSAL}]})
+    ]
+    gateway.streams = [[user(), BUDGET, end("aborted")]]
+    found = run(gateway)
+    assert found.status == 3
+    assert f"the limit is reached; {REFUSAL}" in found.err
 
 
 QUESTION = {

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,8 +14,7 @@ from fairlead.attachments import attachments
 from fairlead.client import RequestRefusedError, ServerSentEvent, UnreachableError
 from fairlead.plan_text import plan_written_by
 from fairlead.printable import printable
-from fairlead.questions import answer_on_terminal, is_question
-from fairlead.server_prompts import PromptCall
+from fairlead.questions import is_question
 from fairlead.session_server import SessionServer
 from fairlead.transcript import Transcript
 from fairlead_common.installation.errors import BY_OUTCOME, NOT_APPROVED, OK, TIMED_OUT, CommandError
@@ -25,7 +23,8 @@ from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.plans import PLAN_TOOL
 
 Format = Literal["text", "json", "stream-json"]
-# An approval request to `once`, `session`, `always` or `deny`; a question to the fields of its answer.
+# An approval request to `once`, `session`, `always`, `deny` or `` (somebody else decides); a question to the
+# fields of its answer.
 AskPerson = Callable[[dict[str, Any]], str | dict[str, Any]]
 
 LIST_LAG_S: Final = 10.0
@@ -102,13 +101,13 @@ class Conversation:
         self._give_up_at: float | None = None
         self._denied_calls = 0  # by policy, because the run is unattended
 
-    def run(self, prompt: str | PromptCall) -> int:
+    def run(self, prompt: str) -> int:
         """Send it, print what comes, and return the exit status."""
         attached = {"attachments": attachments(self._wishes.files)} if self._wishes.files else {}
         last_seq = self._open_session()
-        said = {"text": prompt} if isinstance(prompt, str) else prompt.fields
-        body = {**said, "key": new_id(), **attached, **self._wishes.of_the_run}
-        transcript = Transcript(self._stored(body))
+        key = new_id()
+        body = {"text": prompt, "key": key, **attached, **self._wishes.of_the_run}
+        transcript = Transcript(self._server.prompt(self._session, body))
         self._is_sent = True
         threading.Thread(target=self._listen, args=(last_seq,), daemon=True).start()
         deadline = None if self._wishes.timeout_s is None else time.monotonic() + self._wishes.timeout_s
@@ -121,16 +120,6 @@ class Conversation:
         finally:
             self._done.set()
         return self._finish(transcript)
-
-    def _stored(self, body: dict[str, Any]) -> int:
-        """The sequence of the prompt. A session that was made for one that a server refuses does not stay."""
-        try:
-            return self._server.prompt(self._session, body)
-        except RequestRefusedError:
-            if "server" in body and not self._joined:
-                with contextlib.suppress(CommandError):
-                    self._server.discard(self._session)
-            raise
 
     def abandon(self, why: str) -> None:
         """Stop the run and do not wait for its end."""
@@ -261,15 +250,32 @@ class Conversation:
         if self._ask is None:
             what = f"approval needed for {request['tool']} {_brief(request.get('arguments'))}"
             if request.get("kind") == "budget":
-                what = f"approval needed: {request['why']}"
+                refusal = self._refusal(request)
+                what = f"approval needed: {request['why']}" + (f"; {refusal}" if refusal else "")
             if is_question(request):
                 what = f"answer needed: {_brief(request['arguments'].get('question'))}"
             self._stop(NOT_APPROVED, f"{what} (approval {request['approval_id']})")
             return
+        if request.get("kind") == "budget":
+            request = {**request, "refusal": self._refusal(request)}
         answer = self._ask(request)
+        if not answer:
+            return
         fields = {"decision": answer} if isinstance(answer, str) else answer
         if self._decided(str(request["approval_id"]), fields, request.get("shown_hash")):
             transcript.pending.pop(str(request["approval_id"]), None)  # no surprise at the end
+
+    def _refusal(self, request: dict[str, Any]) -> str:
+        """Why this user may only deny it; empty: nothing is known to speak against allowing it."""
+        if not (request.get("arguments") or {}).get("scope"):
+            return ""  # a limit of this session or run, which whoever decides here may raise
+        deadline = time.monotonic() + LIST_LAG_S
+        while time.monotonic() < deadline:
+            for each in self._server.approvals(self._session):
+                if each["id"] == request["approval_id"]:
+                    return str(each.get("refusal", ""))
+            time.sleep(0.1)  # the list follows the log
+        return ""
 
     def _decided(self, approval: str, fields: dict[str, Any], shown_hash: str | None) -> bool:
         """Whether our answer was taken; False when someone else was first, which the events will say."""
@@ -346,63 +352,6 @@ def _refused(requests: list[dict[str, Any]]) -> str:
     told = [f"{denied} approval(s) denied"] if denied else []
     told += [f"{expired} approval(s) expired, because no one answered in time"] if expired else []
     return "; ".join(told)
-
-
-def ask_on_terminal(request: dict[str, Any]) -> str | dict[str, Any]:
-    """What the person at the terminal says, see `AskPerson`."""
-    if is_question(request):
-        return answer_on_terminal(request)
-    arguments = json.dumps(request.get("arguments"), ensure_ascii=False, indent=1)
-    place = f"{request.get('workspace') or 'the workspace'} ({sandbox_in_words(request.get('sandbox'))})"
-    sys.stderr.write(f"\n{printable(str(request['tool']))} wants to run in {printable(place)}:\n")
-    sys.stderr.write(f"{printable(arguments)}\n({printable(str(request.get('why', '')))})\n")
-    sys.stderr.writelines(f"{line}\n" for line in lasting(request))
-    if expiry := until_expiry(request):
-        sys.stderr.write(f"{expiry}\n")
-    grants = request.get("grants") or {}
-    offers = [("y", "once", "once")]
-    offers += [("s", "session", "for this session")] if "session" in grants else []
-    offers += [("a", "always", "always")] if "always" in grants else []
-    offers.append(("n", "deny", "no"))
-    choices = {letter: decision for letter, decision, _ in offers}
-    offer = ", ".join(f"[{letter}] {words}" for letter, _, words in offers)
-    while True:
-        sys.stderr.write(f"Allow it? {offer}: ")
-        sys.stderr.flush()
-        answer = sys.stdin.readline()
-        choice = choices.get(answer.strip().lower()[:1])
-        if choice or not answer:  # the end of input is no consent
-            return choice or "deny"
-
-
-def sandbox_in_words(kind: object) -> str:
-    """A sandbox as the page names it: `local` is none."""
-    return "no sandbox" if kind in (None, "", "local") else f"sandbox {kind}"
-
-
-def until_expiry(request: dict[str, Any]) -> str:
-    """How long a request for approval waits; empty where it does not say."""
-    expires_at = request.get("expires_at")
-    if not isinstance(expires_at, int):
-        return ""
-    minutes = int(expires_at / 1000 - time.time()) // 60
-    if minutes < 1:
-        return "It expires in less than a minute."
-    if minutes < 120:
-        return f"It expires in {minutes} min."
-    hours = minutes // 60
-    return f"It expires in {hours} h." if hours < 48 else f"It expires in {hours // 24} days."
-
-
-def lasting(request: dict[str, Any]) -> list[str]:
-    """What there is to know beside the call itself: what longer answers grant, and whom the model read."""
-    grants = request.get("grants") or {}
-    lines = [f"{answer} allows {printable(str(what))}" for answer, what in grants.items()]
-    if not lines:
-        lines = ["It can only be allowed once."]
-    if request.get("tainted"):
-        lines.append("The agent had read untrusted content when it asked for this.")
-    return lines
 
 
 def made_by(entry: dict[str, Any]) -> str:

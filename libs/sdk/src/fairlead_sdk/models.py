@@ -94,40 +94,6 @@ class PromptStored(msgspec.Struct, frozen=True, kw_only=True):
     key: str
 
 
-class PromptArgument(msgspec.Struct, frozen=True, kw_only=True):
-    """What a prompt of an MCP server is filled in with."""
-
-    name: str
-    description: str = ""
-    required: bool = False
-
-
-class ServerPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt of an MCP server. All but the server's name are the server's words.
-
-    Fields:
-        completes: the server suggests values of arguments.
-    """
-
-    server: str
-    name: str
-    description: str = ""
-    arguments: list[PromptArgument] = []
-    completes: bool = False
-
-
-class ServerPrompts(msgspec.Struct, frozen=True, kw_only=True):
-    """The prompts of all MCP servers that can be reached."""
-
-    prompts: list[ServerPrompt]
-
-
-class PromptSuggestions(msgspec.Struct, frozen=True, kw_only=True):
-    """What an MCP server suggests for an argument."""
-
-    values: list[str]
-
-
 class Attachment(msgspec.Struct, frozen=True, kw_only=True):
     """A file that goes with a prompt."""
 
@@ -209,6 +175,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     Fields:
         grants: what `session` and `always` would allow.
         kind: `call`, `budget` or `question`. A question is in the arguments, and takes an answer.
+        refusal: why you may only deny it, as when the budget is not yours to raise; empty: no such reason.
     """
 
     id: str
@@ -225,6 +192,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     grants: dict[str, str] = {}
     tainted: bool = False
     kind: str = "call"
+    refusal: str = ""
 
 
 class ApprovalList(msgspec.Struct, frozen=True, kw_only=True):

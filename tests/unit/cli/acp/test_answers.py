@@ -15,10 +15,12 @@ from fairlead.acp.asking import (
     decided_by,
     form_of,
     permission_options,
+    tool_call_of,
 )
 from fairlead.acp.commands import command_in
 from fairlead.acp.endings import request_error, stop_reason
 from fairlead.acp.history import PlacedEntry, _branch
+from fairlead.acp.tool_calls import Folder
 from fairlead.acp.wire import REQUEST_ID, MessagePipe
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.protocol.content import TextBlock, UserMessage
@@ -115,6 +117,24 @@ def test_only_grants_on_offer_are_options() -> None:
     assert decided_by(asked(), selected("deny")) == EditorDecision("deny")
     with pytest.raises(acp.RequestError, match="not on offer"):
         decided_by(asked(), selected("always"))
+
+
+def test_what_the_person_may_not_allow_is_no_option() -> None:
+    budget = asked(kind="budget", tool="budget", arguments={"scope": "user-ann"})
+    assert [each.option_id for each in permission_options(budget)] == ["once", "deny"]
+    options = permission_options(budget, "it is not yours")
+    assert [(each.option_id, each.kind) for each in options] == [
+        ("elsewhere", "reject_once"),
+        ("deny", "reject_once"),
+    ]
+    assert decided_by(budget, selected("elsewhere"), "it is not yours") == EditorDecision()
+    assert decided_by(budget, selected("deny"), "it is not yours") == EditorDecision("deny")
+    with pytest.raises(acp.RequestError, match="not on offer"):
+        decided_by(budget, selected("once"), "it is not yours")
+    with pytest.raises(acp.RequestError, match="not on offer"):
+        decided_by(budget, selected("elsewhere"))
+    shown = tool_call_of(budget, Folder("/w", is_here=False), "it is not yours")
+    assert "You cannot allow more: it is not yours." in shown.model_dump_json()
 
 
 def test_dismissed_request_decides_nothing() -> None:

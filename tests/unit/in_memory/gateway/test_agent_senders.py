@@ -8,10 +8,18 @@ import pytest
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.dead_letters import dead_letter
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.entries import ApprovalRequestEntry
 from fairlead_common.protocol.request_info import Sender
 from fairlead_common.protocol.subjects import Actor
 from fairlead_common.protocol.users import Need, Sharing, UserRole, user_key
-from fairlead_gateway.agent_protocol.senders import check_chain, check_still_hears, checked_principal
+from fairlead_gateway.agent_protocol.calls import AgentCall
+from fairlead_gateway.agent_protocol.queries import query_of
+from fairlead_gateway.agent_protocol.senders import (
+    check_chain,
+    check_still_hears,
+    checked_principal,
+    refusal_of_askers,
+)
 from fairlead_gateway.http.problems import Problem
 from tests.support.fake_bus import FakeBus
 from tests.support.gateway_in_memory import TOKEN, gateway_in_memory
@@ -61,22 +69,78 @@ async def test_who_acts_for_a_user_may_what_that_one_may(
         assert await status(w.gateway, "approve", sender=Sender("nats:desk")) == 200  # an admin let it
 
 
+def call(actor: str = "", acts_for: str = "") -> AgentCall:
+    return AgentCall(
+        session="main", key="k", reply="_R_.1", boot="b", visit="v", actor=actor, acts_for=acts_for
+    )
+
+
 async def test_the_rest_of_an_answer_is_not_for_who_is_disabled_or_not_shared_with_any_more(
     bus: FakeBus, tmp_path: Path
 ) -> None:
     async with gateway_in_memory(bus, tmp_path) as w:
         await w.user("ann", "operator")
         await w.session("main", "", Sharing(access="write"))
-        check_still_hears(w.gateway, "ann.17", "main")
-        check_still_hears(w.gateway, "", "main")
+        anns = call(actor="ann.17")
+        check_still_hears(w.gateway, anns)
+        check_still_hears(w.gateway, call())
         await w.session("main", "")
         with pytest.raises(Problem, match="not shared"):
-            check_still_hears(w.gateway, "ann.17", "main")
+            check_still_hears(w.gateway, anns)
         await w.session("main", "ann")
-        check_still_hears(w.gateway, "ann.17", "main")
+        check_still_hears(w.gateway, anns)
         await w.user("ann", "operator", disabled=True)
         with pytest.raises(Problem, match="disabled"):
-            check_still_hears(w.gateway, "ann.17", "main")
+            check_still_hears(w.gateway, anns)
+
+
+async def test_the_rest_of_an_answer_is_not_for_an_agent_whose_user_is_disabled_or_not_shared_with_any_more(
+    bus: FakeBus, tmp_path: Path
+) -> None:
+    behind = call(acts_for="ann")
+    async with gateway_in_memory(bus, tmp_path) as w:
+        await w.user("ann", "operator")
+        await w.session("main", "", Sharing(access="write"))
+        check_still_hears(w.gateway, behind)
+        await w.session("main", "")
+        with pytest.raises(Problem, match="not shared with ann"):
+            check_still_hears(w.gateway, behind)
+        await w.session("main", "ann")
+        check_still_hears(w.gateway, behind)
+        await w.user("ann", "operator", disabled=True)
+        with pytest.raises(Problem, match="disabled"):
+            check_still_hears(w.gateway, behind)
+
+
+@pytest.mark.parametrize(
+    ("asker", "whose", "may_allow"),
+    [
+        ({}, "ann", True),  # an admin let the sender do what it does
+        ({"actor": "ann.17"}, "ann", False),
+        ({"acts_for": "ann"}, "ann", False),
+        ({"actor": "root2.17", "acts_for": "ann"}, "eve", False),
+        ({"actor": "root2.17"}, "eve", True),
+        ({"acts_for": "root2"}, "root2", False),
+        ({"actor": "gone.17"}, "eve", False),
+        ({"acts_for": "gone"}, "eve", False),
+    ],
+)
+async def test_a_query_about_a_budget_offers_more_money_only_to_who_may_allow_it(
+    bus: FakeBus, tmp_path: Path, asker: dict[str, str], whose: str, may_allow: bool
+) -> None:
+    async with gateway_in_memory(bus, tmp_path) as w:
+        await w.user("ann", "approver")
+        await w.user("root2", "admin")
+        request = ApprovalRequestEntry(
+            id="b1", call_id="budget_b1", tool="budget", arguments={"scope": f"user-{whose}"},
+            workspace="", host="", shown_hash="x", expires_at=0, why="the limit is reached", kind="budget",
+        )  # fmt: skip
+        refusal = refusal_of_askers(w.gateway, call(**asker), request)
+        assert (refusal == "") is may_allow, refusal
+        prompt = query_of("main", request, refusal).prompt
+        assert ("Answer yes or no" in prompt) is may_allow
+        assert ("You cannot allow more" in prompt) is not may_allow
+        assert refusal in prompt
 
 
 async def test_what_was_refused_of_who_acts_for_a_user_is_not_put_back_by_an_admin(

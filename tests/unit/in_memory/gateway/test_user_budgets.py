@@ -1,15 +1,24 @@
 """Admins give users budgets, and alone raise them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
 
 from fairlead_common.protocol.projections import ApprovalSummary, approval_key
-from fairlead_common.protocol.users import Sharing
+from fairlead_common.protocol.users import SCOPES_OF, Sharing
+from fairlead_gateway.identity.principal import Principal
+from fairlead_gateway.mcp_server.tools import BY_NAME, McpCall
+from fairlead_gateway.websocket.presence import Presence
+from fairlead_gateway.websocket.topics import Topics
 from tests.support.fake_bus import FakeBus
 from tests.support.gateway_in_memory import TOKEN, GatewayInMemory, gateway_in_memory
+
+if TYPE_CHECKING:
+    from fairlead_gateway.http.health import ReadinessCheck
 
 
 @pytest.fixture
@@ -65,8 +74,45 @@ async def test_the_budget_of_a_user_is_raised_by_another_one_who_is_an_admin(
     )
     await world.put(approval_key("b1"), msgspec.json.encode(asked))
     await world.until(lambda: world.gateway.index.approval("b1") is not None)
-    token = TOKEN if decides == "admin" else world.token(decides, "approve", "admin")
+    token = TOKEN if decides == "admin" else world.token(decides, "read", "approve", "admin")
+    (shown,) = (await world.ask(token, "GET", "/api/approvals")).json()["approvals"]
+    may_allow = status == 202 and decision != "deny"
+    refusal = f"raising the budget of the user {whose} needs an admin, and not {whose}"
+    assert shown["refusal"] == ("" if may_allow else refusal), "it is said before they decide"
     answer = await world.ask(token, "POST", "/api/approvals/b1", {"decision": decision})
     assert answer.status_code == status, answer.text
     if status == 403:
-        assert f"raising the budget of the user {whose} needs an admin, and not {whose}" in answer.text
+        assert refusal in answer.text
+
+
+async def test_every_list_of_what_waits_says_what_the_reader_may_not_allow(world: GatewayInMemory) -> None:
+    await world.session("shared", "ann", Sharing(access="write"))
+    asked = ApprovalSummary(
+        id="b1", session="shared", kind="budget", tool="budget", arguments={"scope": "user-ann"}
+    )
+    await world.put(approval_key("b1"), msgspec.json.encode(asked))
+    await world.until(lambda: world.gateway.index.approval("b1") is not None)
+    told: list[dict[str, Any]] = []
+
+    async def tell(*event: Any) -> None:
+        told.append(msgspec.to_builtins(event[-1]))
+
+    for principal, may_allow in (
+        (Principal("ann", SCOPES_OF["approver"], "token", role="approver", account="ann"), False),
+        (Principal("root2", SCOPES_OF["admin"], "token", role="admin", account="root2"), True),
+    ):
+        status = BY_NAME["status"]
+        report = await status.run(McpCall(world.gateway, principal, None, tell), status.arguments("shared"))
+        topics = Topics(world.gateway, Presence(), cast("ReadinessCheck", None), principal, tell)
+        topics.add(["approval"])
+        async with asyncio.TaskGroup() as tasks:
+            listening = tasks.create_task(topics.run())
+            await world.until(lambda: bool(world.gateway.change_hints.viewers))
+            world.gateway.change_hints.tell("approval", "b1")
+            await world.until(lambda: bool(told))
+            listening.cancel()
+        found = [
+            each["refusal"] for each in (told.pop()["approval"], *msgspec.to_builtins(report)["approvals"])
+        ]
+        assert len(found) == 2
+        assert [each == "" for each in found] == [may_allow, may_allow], found

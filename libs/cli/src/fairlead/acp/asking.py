@@ -27,6 +27,7 @@ from fairlead_common.protocol.entries import ApprovalRequestEntry
 from fairlead_common.protocol.questions import Question, question_in
 
 IN_CHAT: Final = "in_chat"  # the next prompt is the answer
+ELSEWHERE: Final = "elsewhere"  # nothing is decided here
 _CHOICE: Final = "choice-"
 _FIELD, _OWN_WORDS = "answer", "own_words"
 
@@ -51,11 +52,20 @@ class EditorDecision(NamedTuple):
     in_chat: bool = False
 
 
-def tool_call_of(request: ApprovalRequestEntry, folder: Folder) -> ToolCallUpdate:
-    """The call that is asked about, as it is shown with the question."""
+def tool_call_of(request: ApprovalRequestEntry, folder: Folder, refusal: str = "") -> ToolCallUpdate:
+    """The call that is asked about, as it is shown with the question.
+
+    Args:
+        refusal: why the person may only deny it; empty: they may also allow it.
+    """
     if request.kind == "budget":
+        told = [f"You cannot allow more: {refusal}."] if refusal else []
         return ToolCallUpdate(
-            tool_call_id=request.call_id, title=request.why, kind="other", raw_input=request.arguments
+            tool_call_id=request.call_id,
+            title=request.why,
+            kind="other",
+            content=[tool_content(text_block(line)) for line in told] or None,
+            raw_input=request.arguments,
         )
     why = [] if request.kind == "question" else _reasons(request)
     content = wanted_changes(request.tool, request.arguments, folder)
@@ -77,8 +87,15 @@ def _reasons(request: ApprovalRequestEntry) -> list[str]:
     return lines
 
 
-def permission_options(request: ApprovalRequestEntry) -> list[PermissionOption]:
-    """What can be decided: a choice of a question, or once, for the session, always, no."""
+def permission_options(request: ApprovalRequestEntry, refusal: str = "") -> list[PermissionOption]:
+    """What can be decided: a choice of a question, or once, for the session, always, no.
+
+    Args:
+        refusal: why the person may only deny it; empty: they may also allow it.
+    """
+    if refusal:
+        waits = _option(ELSEWHERE, "Wait until somebody else decides", "reject_once")
+        return [waits, _option("deny", "Deny: the run ends", "reject_once")]
     if request.kind == "question":
         asked = question_in(request.arguments)
         options = [
@@ -94,7 +111,9 @@ def permission_options(request: ApprovalRequestEntry) -> list[PermissionOption]:
     return [*options, _option("deny", "Deny", "reject_once")]
 
 
-def decided_by(request: ApprovalRequestEntry, response: RequestPermissionResponse) -> EditorDecision:
+def decided_by(
+    request: ApprovalRequestEntry, response: RequestPermissionResponse, refusal: str = ""
+) -> EditorDecision:
     """What the chosen option means.
 
     Raises:
@@ -103,8 +122,10 @@ def decided_by(request: ApprovalRequestEntry, response: RequestPermissionRespons
     if response.outcome.outcome != "selected":
         return EditorDecision()
     chosen = response.outcome.option_id
-    if chosen not in {option.option_id for option in permission_options(request)}:
+    if chosen not in {option.option_id for option in permission_options(request, refusal)}:
         raise RequestError(-32602, f"optionId: {chosen!r} was not on offer")
+    if chosen == ELSEWHERE:
+        return EditorDecision()
     if chosen == IN_CHAT:
         return EditorDecision(in_chat=True)
     if chosen.startswith(_CHOICE):

@@ -126,10 +126,28 @@ class OpenRequests:
             return decided if decided != EditorDecision() else EditorDecision(in_chat=True)
         if request.kind == "question" and is_for_chat(request):
             return EditorDecision(in_chat=True)
+        refusal = await self._refusal(request) if request.kind == "budget" else ""
         response = await connection.request_permission(
-            self._session, tool_call_of(request, self._folder), permission_options(request)
+            self._session, tool_call_of(request, self._folder, refusal), permission_options(request, refusal)
         )
-        return decided_by(request, response)
+        return decided_by(request, response, refusal)
+
+    async def _refusal(self, request: ApprovalRequestEntry) -> str:
+        """Why the person may only deny it; empty: nothing is known to speak against allowing it."""
+        if not request.arguments.get("scope"):
+            return ""  # a limit of this session or run, which whoever decides here may raise
+        deadline = asyncio.get_running_loop().time() + _LIST_LAG_S
+        while asyncio.get_running_loop().time() < deadline:
+            try:
+                found = await self._client.approvals(self._session)
+            except (ApiError, CommandError) as error:
+                logging.warning("the list of approvals could not be read: %s", error)
+                return ""
+            for each in found:
+                if each.id == request.id:
+                    return each.refusal
+            await asyncio.sleep(0.1)
+        return ""
 
     async def _ask_in_chat(self, request: ApprovalRequestEntry) -> None:
         chunk = update_agent_message_text(question_text(request))

@@ -70,7 +70,7 @@ def _show(waiting: list[dict[str, Any]], *, as_json: bool) -> None:
         return
     if not waiting:
         click.echo("no pending approvals", err=True)
-    from fairlead.conversation import lasting, sandbox_in_words, until_expiry
+    from fairlead.approval_text import lasting, sandbox_in_words, until_expiry
     from fairlead.printable import printable
     from fairlead.questions import is_question, question_lines
 
@@ -84,6 +84,8 @@ def _show(waiting: list[dict[str, Any]], *, as_json: bool) -> None:
             more = printable(str((row.get("arguments") or {}).get("go_on_with", "more")))
             click.echo(f"{row['id']}  session {row['session']}  go on with {more} more?")
             click.echo(f"    {printable(str(row.get('why', '')))}")
+            if refusal := row.get("refusal"):
+                click.echo(f"    You may only deny it: {printable(str(refusal))}.")
             click.echo(f"    {until_expiry(row)}")
             continue
         place = f"{row.get('workspace') or '-'}, {sandbox_in_words(row.get('sandbox'))}"

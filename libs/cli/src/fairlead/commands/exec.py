@@ -12,8 +12,9 @@ from typing import Any, Final
 import click
 import msgspec
 
+from fairlead.approval_text import ask_on_terminal
 from fairlead.client import RequestRefusedError, ServerSentEvent
-from fairlead.conversation import Conversation, Format, RunOptions, ask_on_terminal
+from fairlead.conversation import Conversation, Format, RunOptions
 from fairlead.options import ON_APPROVAL, OUTPUT_FORMAT, THINKING, TIMEOUT
 from fairlead.prompt_text import joined
 from fairlead.session_server import GatewaySessions, SessionServer
@@ -262,9 +263,6 @@ class PrivateServer:
             return self._platform.call(self._platform.sessions().prompt(session, fields))
         except msgspec.ValidationError as error:
             raise CommandError(f"the task does not fit: {error}", USAGE) from error
-
-    def discard(self, session: str) -> None:
-        """See `SessionServer`; it goes with the platform."""
 
     def abort(self, session: str, reason: str, *, patience_s: float) -> None:
         """See `SessionServer`."""

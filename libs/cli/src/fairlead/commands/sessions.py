@@ -78,7 +78,7 @@ def show(session: str, everything: bool, as_json: bool, url: str | None) -> None
     if as_json:
         click.echo(json.dumps({"session": about, "entries": entries}))
         return
-    from fairlead.conversation import sandbox_in_words
+    from fairlead.approval_text import sandbox_in_words
     from fairlead.plan_text import plan_lines
 
     usage = about.get("usage") or {}

@@ -1,6 +1,6 @@
 """The answer to one prompt as messages of the agent protocol, folded from the log of its session. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from fairlead_common.protocol.agent_protocol import (
@@ -42,10 +42,19 @@ class AgentAnswer:
 
     Only what the log has is sent: a reply that is still written may be thrown away, and nothing that was sent
     can be taken back.
+
+    Args:
+        refusal: why the one who prompted may only deny a request; empty: they may also allow it.
     """
 
-    def __init__(self, session: str, seq: int) -> None:
+    def __init__(
+        self,
+        session: str,
+        seq: int,
+        refusal: Callable[[ApprovalRequestEntry], str] = lambda _: "",
+    ) -> None:
         self._session = session
+        self._refusal = refusal
         self._view = InputView(seq)
         self._sent = 0
         self._has_spoken = False
@@ -77,7 +86,8 @@ class AgentAnswer:
         if isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage):
             yield from self._reply(seq, entry.message)
         elif isinstance(entry, ApprovalRequestEntry) and self.is_open(entry.id):
-            yield self._part(seq, AgentQuestion(query_of(self._session, entry)), entry.id)
+            query = query_of(self._session, entry, self._refusal(entry))
+            yield self._part(seq, AgentQuestion(query), entry.id)
         if view.end is not None:
             self._end(view.end)
 

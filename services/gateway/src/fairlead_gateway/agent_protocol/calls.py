@@ -30,6 +30,7 @@ class AgentCall(msgspec.Struct, frozen=True, kw_only=True):
         after: the parts of the answer up to this number were sent.
         trace: id of the trace that it came with; empty: with none.
         actor: for whom its sender acts, `<user>.<since>`; empty: for nobody.
+        acts_for: the user for whom an agent of Fairlead asked the sender; empty: for nobody.
         at: when it came, in milliseconds since 1970. ended: when its answer was complete; 0: it is not.
     """
 
@@ -40,6 +41,7 @@ class AgentCall(msgspec.Struct, frozen=True, kw_only=True):
     visit: str
     trace: str = ""
     actor: str = ""
+    acts_for: str = ""
     seq: int = 0
     after: int = 0
     at: int = 0

@@ -12,7 +12,7 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.agent_protocol import ACK, AgentError, AgentMessage, AgentStatus
 from fairlead_gateway.agent_protocol.answer import AgentAnswer, AnswerPart
 from fairlead_gateway.agent_protocol.calls import AgentCalls, Held, now_ms
-from fairlead_gateway.agent_protocol.senders import check_still_hears
+from fairlead_gateway.agent_protocol.senders import check_still_hears, refusal_of_askers
 from fairlead_gateway.gateway import Gateway, answering
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.openai_api.follow import Follower
@@ -71,7 +71,9 @@ class AnswerDelivery:
         self._again = again
         self._first_after = held.call.after
         self._old = 0  # last sequence of the log when it was begun again
-        self._answer = AgentAnswer(held.call.session, held.call.seq)
+        self._answer = AgentAnswer(
+            held.call.session, held.call.seq, lambda request: refusal_of_askers(gateway, held.call, request)
+        )
 
     async def run(self) -> None:
         """Send everything.
@@ -113,7 +115,7 @@ class AnswerDelivery:
     async def _write(self, parts: list[AnswerPart]) -> None:
         reply = self._held.call.reply
         try:
-            check_still_hears(self._gateway, self._held.call.actor, self._held.call.session)
+            check_still_hears(self._gateway, self._held.call)
         except Problem as problem:
             self._answer.problem = problem
             return

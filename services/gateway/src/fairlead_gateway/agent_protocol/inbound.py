@@ -10,6 +10,7 @@ from fairlead_common.errors import FairleadError, InvalidInputError, StreamFullE
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import UserInput
+from fairlead_common.protocol.projections import ApprovalSummary
 from fairlead_common.protocol.request_info import actor_text, sender_of
 from fairlead_common.protocol.trace import trace_id
 from fairlead_common.received import Delivery as Asked
@@ -22,7 +23,8 @@ from fairlead_gateway.agent_protocol.senders import check_chain, checked_princip
 from fairlead_gateway.agent_protocol.takeover import OpenCalls
 from fairlead_gateway.gateway import Gateway, answering
 from fairlead_gateway.http.problems import Problem, problem_of
-from fairlead_gateway.sessions.approvals import listed_approval, store_decision
+from fairlead_gateway.identity.principal import Principal
+from fairlead_gateway.sessions.approvals import listed_approval, refusal_to_allow, store_decision
 from fairlead_gateway.sessions.prompts import Upload, store_attachment, store_words
 
 log = structlog.get_logger()
@@ -87,6 +89,7 @@ class Inbound:
             trace=trace,
             at=now_ms(),
             actor=actor_text(sender.actor),
+            acts_for=behind.user if behind is not None else "",
         )
         async with answering():
             attachments = [await store_attachment(self._gateway, _upload(each)) for each in files]
@@ -135,7 +138,9 @@ class Inbound:
                 principal = await checked_principal(
                     self._gateway, sender_of(asked.headers), session, "approve"
                 )
-                await check_chain(self._gateway, asked.headers, session, "approve")
+                behind = await check_chain(self._gateway, asked.headers, session, "approve")
+                if behind is not None and decision.decision != "deny":
+                    _check_allowed(behind, approval)
                 await store_decision(self._gateway, name, decision, principal)
         except (Problem, FairleadError, TimeoutError) as error:
             problem = _problem(error)
@@ -146,6 +151,16 @@ class Inbound:
             return
         if asked.reply:
             await self._gateway.bus.emit(asked.reply, b"ok")
+
+
+def _check_allowed(principal: Principal, approval: ApprovalSummary) -> None:
+    """Nothing, or a refusal of what the user may not allow for whom an agent passes an answer on.
+
+    Raises:
+        Problem: 403.
+    """
+    if why := refusal_to_allow(principal, approval):
+        raise Problem(403, f"{subjects.H_ACTS_FOR}: {why}", code="forbidden")
 
 
 def _upload(file: PromptFile) -> Upload:

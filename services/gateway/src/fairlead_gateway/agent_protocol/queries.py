@@ -16,10 +16,14 @@ _YES: Final = frozenset({"yes", "y", "ok", "allow", "approve", "approved", "once
 _NO: Final = frozenset({"no", "n", "deny", "denied"})
 
 
-def query_of(session: str, request: ApprovalRequestEntry) -> AgentQuery:
-    """What the one who prompted is asked."""
+def query_of(session: str, request: ApprovalRequestEntry, refusal: str = "") -> AgentQuery:
+    """What the one who prompted is asked.
+
+    Args:
+        refusal: why they may only deny it; empty: they may also allow it.
+    """
     return AgentQuery(
-        id=request.id, reply_subject=subjects.query(session, request.id), prompt=_text_of(request)
+        id=request.id, reply_subject=subjects.query(session, request.id), prompt=_text_of(request, refusal)
     )
 
 
@@ -45,7 +49,7 @@ def _choices(approval: ApprovalSummary, answer: str) -> str | list[str]:
     return [labels[each] for each in said] if said and all(each in labels for each in said) else answer
 
 
-def _text_of(request: ApprovalRequestEntry) -> str:
+def _text_of(request: ApprovalRequestEntry, refusal: str) -> str:
     if request.kind == "question":
         asked = question_in(request.arguments)
         options = [
@@ -62,6 +66,11 @@ def _text_of(request: ApprovalRequestEntry) -> str:
     answers = (
         f"Answer {', '.join(words[:-1])} or {words[-1]}; anything else denies, with your words as reason."
     )
+    if request.kind == "budget" and refusal:
+        return (
+            f"A budget is used up: {request.why}. You cannot allow more: {refusal}. The run waits for "
+            "somebody who can. `no` denies and ends the run; so do other words, as the reason."
+        )
     if request.kind == "budget":
         return f"A budget is used up: {request.why}. Go on? {answers}"
     arguments = msgspec.json.encode(request.arguments).decode()

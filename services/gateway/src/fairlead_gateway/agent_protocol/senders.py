@@ -3,13 +3,16 @@
 from collections.abc import Mapping
 
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.entries import ApprovalRequestEntry
 from fairlead_common.protocol.request_info import Sender, actor_in
 from fairlead_common.protocol.users import ADMIN, SCOPE_FOR, SCOPES_OF, Need, is_user_name
 from fairlead_common.service.known_users import OWNER, KnownUsers, stands_for
+from fairlead_gateway.agent_protocol.calls import AgentCall
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.identity.session_access import check_session, still_sees
+from fairlead_gateway.sessions.approvals import refusal_to_allow
 
 
 def principal_for(gateway: Gateway, sender: Sender, need: Need) -> Principal:
@@ -54,30 +57,57 @@ async def check_chain(
     name = headers.get(subjects.H_ACTS_FOR, "")
     if name in ("", ADMIN) or not is_user_name(name):
         return None
-    user = gateway.auth.directory.user(name)
-    if user is None and not await KnownUsers(gateway.bus).was(name):
+    if gateway.auth.directory.user(name) is None and not await KnownUsers(gateway.bus).was(name):
         return None  # the name of a sender, and of no user
-    if user is None or user.disabled:
-        why = "is disabled" if user is not None else "was removed"
-        raise Problem(403, f"{subjects.H_ACTS_FOR}: the user {name} {why}", code="forbidden")
-    principal = Principal(
-        user.name, SCOPES_OF[user.role], "nats", role=user.role, account=user.name, user_id=user.id
-    )
+    principal = _principal_behind(gateway, name)
     await check_session(gateway, principal, session, need)
     return principal
 
 
-def check_still_hears(gateway: Gateway, actor: str, session: str) -> None:
-    """Nothing, or a refusal of what more there is of an answer.
+def _principal_behind(gateway: Gateway, name: str) -> Principal:
+    """What a user for whom an agent asked may do now.
 
-    Args:
-        actor: see `actor_text`.
+    Raises:
+        Problem: 403, nothing (any more).
+    """
+    user = gateway.auth.directory.user(name)
+    if user is None or user.disabled:
+        why = "is disabled" if user is not None else "was removed"
+        raise Problem(403, f"{subjects.H_ACTS_FOR}: the user {name} {why}", code="forbidden")
+    return Principal(
+        user.name, SCOPES_OF[user.role], "nats", role=user.role, account=user.name, user_id=user.id
+    )
+
+
+def askers(gateway: Gateway, call: AgentCall, need: Need) -> list[Principal]:
+    """Who hears the answer of a call: they may what all of them may. Empty: an admin let its sender.
+
+    Raises:
+        Problem: 403, one of them may do nothing (any more).
+    """
+    found = []
+    if call.actor:
+        found.append(principal_for(gateway, Sender("nats", actor_in(call.actor)), need))
+    if call.acts_for:
+        found.append(_principal_behind(gateway, call.acts_for))
+    return found
+
+
+def check_still_hears(gateway: Gateway, call: AgentCall) -> None:
+    """Nothing, or a refusal of what more there is of an answer.
 
     Raises:
         Problem: 403.
     """
-    if not actor:
-        return
-    principal = principal_for(gateway, Sender("nats", actor_in(actor)), "read")
-    if not (principal.may("read") and still_sees(gateway, principal, session)):
-        raise Problem(403, f"session {session} is not shared with {principal.user} any more")
+    for principal in askers(gateway, call, "read"):
+        if not (principal.may("read") and still_sees(gateway, principal, call.session)):
+            raise Problem(403, f"session {call.session} is not shared with {principal.user} any more")
+
+
+def refusal_of_askers(gateway: Gateway, call: AgentCall, request: ApprovalRequestEntry) -> str:
+    """Why those who hear the answer of a call may only deny this request; empty: they may also allow it."""
+    try:
+        found = askers(gateway, call, "approve")
+    except Problem as problem:
+        return problem.message
+    return next(filter(None, (refusal_to_allow(each, request) for each in found)), "")

@@ -13,7 +13,7 @@ from fairlead_gateway.http import sse
 from fairlead_gateway.http.problems import Problem, problem_of
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.mcp_server.call_keys import Resumption
-from fairlead_gateway.mcp_server.run_report import RunReport, report_of, seq_of
+from fairlead_gateway.mcp_server.run_report import RunReport, StoredPrompt, report_of, seq_of
 
 RETRY_MS: Final = 5000  # clients try twice: a gateway that is started again is there by then
 
@@ -60,7 +60,8 @@ class ResumedAnswer:
         try:
             async with answering():
                 seq = await seq_of(gateway, at.session, at.key)
-            return await report_of(gateway, at.session, at.key, seq, at.left_s, _tell_nothing)
+            prompt = StoredPrompt(at.session, at.key, seq)
+            return await report_of(gateway, self._principal, prompt, at.left_s, _tell_nothing)
         except Problem as problem:
             return problem
         except (FairleadError, TimeoutError) as error:

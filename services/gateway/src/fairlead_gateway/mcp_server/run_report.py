@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import structlog
@@ -18,6 +18,8 @@ from fairlead_common.session_log.input_view import InputView
 from fairlead_gateway.events.event_stream import TAKE_WITHIN_S
 from fairlead_gateway.gateway import ANSWER_WITHIN_S, Gateway
 from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.identity.principal import Principal
+from fairlead_gateway.sessions.approvals import refusal_to_allow
 from fairlead_gateway.sessions.transcript import placed
 
 log = structlog.get_logger()
@@ -36,6 +38,7 @@ class PendingApproval(msgspec.Struct, frozen=True, kw_only=True):
     Fields:
         kind: `call`, `budget` or `question`. arguments: of the call, or the question and its options.
         grants: what the decisions `session` and `always` would allow; one that is missing is not on offer.
+        refusal: why the caller may only deny it, as when the budget is not theirs to raise.
     """
 
     approval: str
@@ -44,6 +47,7 @@ class PendingApproval(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any]
     why: str = ""
     grants: dict[str, str] = {}
+    refusal: str = ""
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True, tag_field="about", tag="prompt"):
@@ -86,8 +90,10 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, tag_field="about"
     approvals: list[PendingApproval] = []
 
     @classmethod
-    def of(cls, summary: SessionSummary, approvals: list[ApprovalSummary]) -> "SessionReport":
-        """The report of a session as the list shows it."""
+    def of(
+        cls, principal: Principal, summary: SessionSummary, approvals: list[ApprovalSummary]
+    ) -> "SessionReport":
+        """The report of a session as the list shows it to this principal."""
         return cls(
             session=summary.id,
             title=summary.title,
@@ -96,8 +102,16 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, tag_field="about"
             last_outcome=summary.last_outcome,
             preview=summary.preview,
             queued=summary.queued,
-            approvals=[_pending(each) for each in approvals],
+            approvals=[_pending(principal, each) for each in approvals],
         )
+
+
+class StoredPrompt(NamedTuple):
+    """A prompt, by its key, and the sequence that it is stored with."""
+
+    session: str
+    key: str
+    seq: int
 
 
 async def seq_of(gateway: Gateway, session: str, key: str) -> int:
@@ -113,16 +127,17 @@ async def seq_of(gateway: Gateway, session: str, key: str) -> int:
 
 
 async def report_of(
-    gateway: Gateway, session: str, key: str, seq: int, wait_s: float, tell: TellProgress
+    gateway: Gateway, principal: Principal, prompt: StoredPrompt, wait_s: float, tell: TellProgress
 ) -> RunReport:
-    """How far the prompt with sequence `seq` is, as soon as it is answered or a decision is needed.
+    """How far a prompt is, as soon as it is answered or a decision is needed.
 
     Args:
+        principal: to whom it is reported.
         wait_s: how long that is waited for.
     """
-    following = _Following(gateway, session, InputView(seq, key), tell)
+    following = _Following(gateway, prompt.session, InputView(prompt.seq, prompt.key), tell)
     await following.run(wait_s)
-    return _report(session, key, following.view)
+    return _report(principal, prompt, following.view)
 
 
 class _Following:
@@ -202,7 +217,7 @@ class _Following:
             await self._tell(self._steps, self._doing)
 
 
-def _report(session: str, key: str, view: InputView) -> RunReport:
+def _report(principal: Principal, prompt: StoredPrompt, view: InputView) -> RunReport:
     end = view.end
     outcome, error = RUNNING, ""
     if end is not None:
@@ -210,18 +225,18 @@ def _report(session: str, key: str, view: InputView) -> RunReport:
     elif view.parked and view.parking is not None:
         outcome, error = view.parking.outcome, view.parking.error or ""
     return RunReport(
-        session=session,
-        key=key,
+        session=prompt.session,
+        key=prompt.key,
         outcome=outcome,
         answer=view.answer or view.last_words,
         error=error,
-        approvals=[_pending(each) for each in view.approvals.values()],
+        approvals=[_pending(principal, each) for each in view.approvals.values()],
         turns=view.turns,
         cost_usd=view.usage.cost_usd or 0.0,
     )
 
 
-def _pending(request: ApprovalRequestEntry | ApprovalSummary) -> PendingApproval:
+def _pending(principal: Principal, request: ApprovalRequestEntry | ApprovalSummary) -> PendingApproval:
     return PendingApproval(
         approval=request.id,
         kind=request.kind,
@@ -229,4 +244,5 @@ def _pending(request: ApprovalRequestEntry | ApprovalSummary) -> PendingApproval
         arguments=request.arguments,
         why=request.why,
         grants=request.grants,
+        refusal=refusal_to_allow(principal, request),
     )

@@ -16,7 +16,14 @@ from fairlead_gateway.http.request_parsing import Id
 from fairlead_gateway.identity.access import stored_owner
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.identity.session_access import check_own_session, check_session, sees
-from fairlead_gateway.mcp_server.run_report import RunReport, SessionReport, TellProgress, report_of, seq_of
+from fairlead_gateway.mcp_server.run_report import (
+    RunReport,
+    SessionReport,
+    StoredPrompt,
+    TellProgress,
+    report_of,
+    seq_of,
+)
 from fairlead_gateway.sessions.approvals import DecisionBody, store_decision
 from fairlead_gateway.sessions.privilege_checks import check_new
 from fairlead_gateway.sessions.prompts import send_abort, store_words
@@ -202,7 +209,7 @@ async def prompt(call: McpCall, arguments: PromptArguments) -> RunReport:
             await take_up(gateway, gateway.index.session(session))
         words = UserInput(text=arguments.text, sender=principal.user)
         seq = await store_words(gateway, session, "prompt", key, words, None, seen)
-    return await report_of(gateway, session, key, seq, arguments.wait, call.tell)
+    return await report_of(gateway, principal, StoredPrompt(session, key, seq), arguments.wait, call.tell)
 
 
 async def _new_session(call: McpCall, arguments: PromptArguments, key: str) -> str:
@@ -239,9 +246,10 @@ async def status(call: McpCall, arguments: StatusArguments) -> RunReport | Sessi
         await check_session(gateway, call.principal, arguments.session, "read")
         summary = await find(gateway, arguments.session)
         if arguments.key is None:
-            return SessionReport.of(summary, gateway.index.approvals(arguments.session))
+            return SessionReport.of(call.principal, summary, gateway.index.approvals(arguments.session))
         seq = await seq_of(gateway, arguments.session, arguments.key)
-    return await report_of(gateway, arguments.session, arguments.key, seq, arguments.wait, call.tell)
+    prompt = StoredPrompt(arguments.session, arguments.key, seq)
+    return await report_of(gateway, call.principal, prompt, arguments.wait, call.tell)
 
 
 async def sessions(call: McpCall, arguments: SessionsArguments) -> SessionList:

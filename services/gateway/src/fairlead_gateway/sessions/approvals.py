@@ -11,6 +11,7 @@ from starlette.responses import Response
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.budgets import refusal_to_raise
+from fairlead_common.protocol.entries import ApprovalRequestEntry
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.messages import Decision, DecisionKind
 from fairlead_common.protocol.projections import Approval, ApprovalSummary
@@ -22,7 +23,7 @@ from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode, one
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.identity.session_access import check_session, sees
-from fairlead_gateway.responses import ApprovalList, Stored
+from fairlead_gateway.responses import ApprovalList, ListedApproval, Stored
 
 LISTED_WITHIN_S = 1.0
 
@@ -54,7 +55,7 @@ async def listing(request: Request) -> Response:
         check_id(session, "session")
     gateway, principal = gateway_of(request), principal_of(request)
     found = [each for each in gateway.index.approvals(session) if sees(gateway, principal, each.session)]
-    return json_response(ApprovalList(approvals=[_shown(approval) for approval in found]))
+    return json_response(ApprovalList(approvals=[listed(principal, each) for each in found]))
 
 
 async def decide(request: Request) -> Response:
@@ -88,10 +89,8 @@ async def store_decision(
         raise Problem(409, f"approval {name} has expired")
     if body.shown_hash is not None and body.shown_hash != approval.shown_hash:
         raise Problem(409, "shown_hash: does not match this approval; reload it and decide on what it shows")
-    if approval.kind == "budget" and body.decision != "deny":
-        why = refusal_to_raise(approval.arguments, principal.account, is_admin=principal.is_admin)
-        if why:
-            raise Problem(403, f"decision: {why}", field="decision")
+    if body.decision != "deny" and (why := refusal_to_allow(principal, approval)):
+        raise Problem(403, f"decision: {why}", field="decision")
     answer = _checked(approval, body)
     decision = Decision(
         approval_id=name,
@@ -151,5 +150,14 @@ async def listed_approval(gateway: Gateway, name: str) -> ApprovalSummary | None
     return approval
 
 
-def _shown(approval: ApprovalSummary) -> Approval:
-    return Approval(**{name: getattr(approval, name) for name in Approval.__struct_fields__})
+def refusal_to_allow(principal: Principal, approval: ApprovalRequestEntry | ApprovalSummary) -> str:
+    """Why this principal may only deny it, as far as it depends on what is asked for; empty: no reason."""
+    if approval.kind != "budget":
+        return ""
+    return refusal_to_raise(approval.arguments, principal.account, is_admin=principal.is_admin)
+
+
+def listed(principal: Principal, approval: ApprovalSummary) -> ListedApproval:
+    """The approval as this principal sees it."""
+    fields = {name: getattr(approval, name) for name in Approval.__struct_fields__}
+    return ListedApproval(**fields, refusal=refusal_to_allow(principal, approval))

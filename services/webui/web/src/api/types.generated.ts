@@ -101,38 +101,6 @@ export interface AllowedTools {
   tools: ChosenFunction[];
 }
 
-/**
- * One tool call or question that waits for a person, as lists and the HTTP API show it.
- *
- * Fields:
- *     kind: what is asked for: `call`, `budget`, or a `question`, which takes an answer.
- *     id: of the log entry that asked; the decision goes to the session's mail `approval.<id>`.
- *     shown_hash: SHA-256 over everything that is shown; the decision carries it.
- *     requested_at, expires_at: milliseconds since 1970, UTC.
- *     grants: what `session` and `always` would allow, in words; one that is missing is not on offer.
- *     tainted: the model had read what strangers wrote when it asked for this.
- */
-export interface Approval {
-  id: string;
-  session: string;
-  call_id: string;
-  tool: string;
-  arguments: Record<string, unknown>;
-  workspace: string;
-  host: string;
-  why: string;
-  shown_hash: string;
-  expires_at: number;
-  requested_at: number;
-  sandbox: string;
-  scope: string;
-  access: string;
-  remote: string;
-  grants: Record<string, string>;
-  tainted: boolean;
-  kind: "budget" | "call" | "question";
-}
-
 /** A call or a question waits for a person, who is shown these fields of `ApprovalRequestEntry`. */
 export interface ApprovalAsked {
   type: "approval_request";
@@ -196,7 +164,7 @@ export interface ApprovalItem {
 
 /** Pending approvals, oldest first. */
 export interface ApprovalList {
-  approvals: Approval[];
+  approvals: ListedApproval[];
 }
 
 /**
@@ -1846,6 +1814,35 @@ export interface Limits {
   deny?: string[];
 }
 
+/**
+ * One tool call, budget or question that waits for a person, and what the caller may do about it.
+ *
+ * Fields:
+ *     refusal: why the caller may only deny it, as when the budget is not theirs to raise; empty: there is
+ *         no such reason.
+ */
+export interface ListedApproval {
+  id: string;
+  session: string;
+  call_id: string;
+  tool: string;
+  arguments: Record<string, unknown>;
+  workspace: string;
+  host: string;
+  why: string;
+  shown_hash: string;
+  expires_at: number;
+  requested_at: number;
+  sandbox: string;
+  scope: string;
+  access: string;
+  remote: string;
+  grants: Record<string, string>;
+  tainted: boolean;
+  kind: "budget" | "call" | "question";
+  refusal: string;
+}
+
 /** An entry, and the sequence of its record in the stream AUDIT. */
 export interface ListedAudit {
   at: number;
@@ -2462,13 +2459,11 @@ export interface PromptOptions {
  *
  * Fields:
  *     arguments: what the person filled it in with.
- *     files: how many of the first attachments are the person's; the others are the server's.
  */
 export interface PromptOrigin {
   server: string;
   name: string;
   arguments?: Record<string, string>;
-  files?: number;
 }
 
 /** JetStream has stored the request under this idempotency key. */
@@ -3088,20 +3083,15 @@ export interface ServerPrompt {
  *
  * Fields:
  *     name: of the prompt. arguments: what it is filled in with.
- *     text, attachments: what the person says with it; they stand before the server's words.
- *     model, thinking, on_approval: instead of the session's. limits: of the run.
+ *     model, thinking: instead of the session's.
  */
 export interface ServerPromptBody {
   server: string;
   name: string;
   arguments?: Record<string, string>;
-  text?: string;
-  attachments?: Upload[];
   key?: string | null;
   model?: string | null;
   thinking?: ("high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh") | null;
-  limits?: RunLimitsBody | null;
-  on_approval?: ("ask" | "deny") | null;
 }
 
 /** Prompts of the MCP servers that can be reached, by server and name. */

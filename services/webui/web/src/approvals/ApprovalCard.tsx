@@ -10,6 +10,7 @@ import { Icon } from "../ui/Icon";
 import { useNow } from "../ui/useNow";
 import { Arguments } from "../chat/ToolDetails";
 import { QuestionCard } from "./QuestionCard";
+import { useRefusal } from "./refusal";
 import { useUnseenLines } from "./useUnseenLines";
 import styles from "./ApprovalCard.module.css";
 
@@ -17,6 +18,7 @@ import styles from "./ApprovalCard.module.css";
 const DEAF_MS = 700;
 const BY_KEY: Record<string, Decision> = { a: "once", s: "session", d: "deny" };
 
+/** As lists have it, or as the log has it, without a `refusal`. */
 export type Shown = Omit<Approval, "session" | "call_id" | "requested_at">;
 
 const SANDBOXES: Record<string, string> = {
@@ -53,10 +55,12 @@ function CallCard({ approval, active, decides, onDecided }: Asking) {
   const { session: forSession, always: forAlways } = approval.grants ?? {};
   // Not about a call: the run has reached a limit on what it may cost. Calls always have a host.
   const budget = approval.tool === "budget" && !approval.host;
+  const refusal = useRefusal(approval);
+  const allows = refusal === "";
   const more = approval.arguments["go_on_with"];
 
   const decide = (decision: Decision): void => {
-    if (sent || expired) return;
+    if (sent || expired || (decision !== "deny" && !allows)) return;
     if ((decision === "session" && !forSession) || (decision === "always" && !forAlways)) return;
     setSent(decision);
     setProblem(null);
@@ -117,6 +121,15 @@ function CallCard({ approval, active, decides, onDecided }: Asking) {
             </>
           ) : null}
         </dd>
+        {decides && refusal && (
+          <>
+            <dt>Only deny</dt>
+            <dd data-refusal>
+              You cannot allow more: <Escaped text={refusal} />. The run waits for somebody who can, or ends if you deny
+              it.
+            </dd>
+          </>
+        )}
         {approval.tainted && (
           <>
             <dt>Caution</dt>
@@ -150,15 +163,17 @@ function CallCard({ approval, active, decides, onDecided }: Asking) {
             />
           </label>
           <div className={styles.answers}>
-            <Button
-              tone="primary"
-              kbd={byKey ? "a" : ""}
-              disabled={sent !== null || expired}
-              title={budget ? "Raise the limit and go on" : "Allow this call only"}
-              onClick={() => decide("once")}
-            >
-              {budget ? "Go on" : "Allow once"}
-            </Button>
+            {!refusal && (
+              <Button
+                tone="primary"
+                kbd={byKey ? "a" : ""}
+                disabled={sent !== null || expired || !allows}
+                title={budget ? "Raise the limit and go on" : "Allow this call only"}
+                onClick={() => decide("once")}
+              >
+                {budget ? "Go on" : "Allow once"}
+              </Button>
+            )}
             {forSession && (
               <Button
                 kbd={byKey ? "s" : ""}
@@ -200,7 +215,7 @@ function CallCard({ approval, active, decides, onDecided }: Asking) {
         ) : !decides ? (
           NOT_YOURS
         ) : (
-          <EscapedProse text={budget ? BUDGET : explained(forSession, forAlways)} />
+          <EscapedProse text={!budget ? explained(forSession, forAlways) : refusal ? DENY : BUDGET} />
         )}
       </p>
     </section>
@@ -210,6 +225,8 @@ function CallCard({ approval, active, decides, onDecided }: Asking) {
 /** Instead of the answers, for those who may give none. */
 export const NOT_YOURS =
   "It waits for somebody who may decide: that needs the right “approve” and write access to the session.";
+
+const DENY = "Deny: the run ends.";
 
 const BUDGET = "Go on: the limit is raised by this amount. Deny: the run ends.";
 
