@@ -19,6 +19,7 @@ def shape(schema: dict[str, Any]) -> Any:
     """What of a schema a decoder cares about. An object of any content stands for one that is described."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
+        name = next((own for own, called in CALLED.items() if called == name), name)
         return ("struct", name) if name in OWN else "object"
     if "anyOf" in schema:
         return frozenset(map(str, (shape(each) for each in schema["anyOf"])))
