@@ -79,6 +79,7 @@ LAYERS: dict[str, set[str]] = {
     "errors": {"received"},
     "failpoints": set(),
     "import_guard": set(),
+    "prepared_structs": set(),
     "healthcheck": set(),  # runs every few seconds: the standard library alone
     "protocol": _GROUND,
     "policy": {"errors", "protocol"},
@@ -87,7 +88,16 @@ LAYERS: dict[str, set[str]] = {
     "cron": {"protocol"},
     "bus": {*_GROUND, "failpoints", "import_guard", "protocol", "session_log"},
     "permissions": {"protocol"},
-    "service": {*_GROUND, "failpoints", "protocol", "policy", "session_log", "config", "bus"},
+    "service": {
+        *_GROUND,
+        "failpoints",
+        "prepared_structs",
+        "protocol",
+        "policy",
+        "session_log",
+        "config",
+        "bus",
+    },
     "installation": {*_GROUND, "protocol", "bus", "permissions", "service"},
     "provision": {"errors", "protocol", "bus", "service"},  # a command
 }

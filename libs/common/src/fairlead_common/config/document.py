@@ -150,8 +150,7 @@ class Config(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return session.startswith(_OF_SERVICES) or session in {"main", *beating, *triggered}
 
 
-# msgspec (0.22) prepares a struct at its first use, and crashes the process when two threads do so at
-# once. So the thread that imports this does: `fairlead doctor` reads the configuration in many.
+# See `prepared_structs.py`: programs that do not call it read the configuration in threads, too.
 _PREPARED: Final = msgspec.json.Decoder(Config)
 
 

@@ -26,6 +26,7 @@ from fairlead_common.errors import (
     StreamFullError,
     UnsafeConfigurationError,
 )
+from fairlead_common.prepared_structs import prepare_structs
 from fairlead_common.service.instruments import ASKED, reported
 from fairlead_common.service.liveness_file import keep_liveness_file, remove_liveness_file
 from fairlead_common.service.log_formats import announced
@@ -107,6 +108,7 @@ def run_service(
     if private_files:
         keep_files_private()
     configure_logs(name, level=os.environ.get("FAIRLEAD_LOG_LEVEL", "info"))
+    prepare_structs()
     try:
         uvloop.run(_serve(name, setup, metadata or {}, inbox or (lambda: name)))
     except* UnsafeConfigurationError as group:

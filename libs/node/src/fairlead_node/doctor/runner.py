@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from fairlead_common.installation.home import home_from_environment
+from fairlead_common.prepared_structs import prepare_structs
 from fairlead_node.doctor import (
     backups,
     cluster,
@@ -129,6 +130,7 @@ def all_findings(
     """What all checks find, in their order, within this time."""
     from fairlead_common.installation.access import server_url
 
+    prepare_structs()  # checks are threads
     env = os.environ if environ is None else environ
     look = DoctorContext(home_from_environment(env), server_url(url), env, offline=offline, within_s=within_s)
     deadline = time.monotonic() + within_s

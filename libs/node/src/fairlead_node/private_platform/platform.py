@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.nats_access import NatsAccess, connection
+from fairlead_common.prepared_structs import prepare_structs
 from fairlead_node.private_platform.sessions import PlatformEvent, PrivateSessions
 from fairlead_node.supervisor.environment import DefaultModel, StartPlan
 from fairlead_node.supervisor.output import Console
@@ -89,6 +90,7 @@ class PrivatePlatform:
         self._thread = threading.Thread(target=self._run, name="platform", daemon=True)
 
     def __enter__(self) -> "PrivatePlatform":
+        prepare_structs()
         self._thread.start()
         return self
 
