@@ -16,6 +16,7 @@ from fairlead_common.protocol.backups import BACKUP_STATE, BackupState
 from fairlead_node.backup import scheduled
 from fairlead_node.backup.scheduled import ScheduledBackups, file_name
 from tests.integration.gateway_fixture import RunningGateway
+from tests.support.waiting import until
 
 DUE = 1_790_000_400 // 3600 * 3600
 
@@ -37,10 +38,31 @@ def looker(bus: Bus, tmp_path: Path, by: str) -> ScheduledBackups:
     return ScheduledBackups(bus, home, tmp_path / "backups", lambda _: None, by)
 
 
+async def scheduled_as(gateway: RunningGateway, schedule: str | None) -> None:
+    async def told() -> bool:
+        found = (await gateway.call("GET", "/api/status"))[1]["backup"]
+        return bool(found.get("schedule") == schedule)
+
+    await until(told, f"the schedule {schedule}")
+
+
+async def backup_figures(gateway: RunningGateway) -> dict[str, float]:
+    """By the end of their names."""
+    await asyncio.sleep(1.1)  # scrapes of the same second are one
+    text = (await gateway.http.get("/metrics")).text
+    lines = [line.split() for line in text.splitlines() if line.startswith("fairlead_backup_")]
+    return {name.removeprefix("fairlead_backup_"): float(value) for name, value in lines}
+
+
 async def test_several_programs_make_one_backup_and_the_gateway_tells_its_age(
     gateway: RunningGateway, bus: Bus, tmp_path: Path
 ) -> None:
     assert not await looker(bus, tmp_path, "a").look(DUE + 10)  # nothing is scheduled
+    assert (await gateway.call("GET", "/api/status"))[1]["backup"] == {}
+    await configure(bus, schedule="7d")
+    await scheduled_as(gateway, "7d")  # and never made: it is told before the first one
+    figures = await backup_figures(gateway)
+    assert figures == {"interval_seconds": 7 * 86_400, "failing": 0}
     await configure(bus, copy_command=["cp", "{file}", f"{tmp_path}/copy-of-{{name}}"])
     made = await asyncio.gather(*(looker(bus, tmp_path, by).look(DUE + 10) for by in "abcde"))
     assert sorted(made) == [False, False, False, False, True]
@@ -56,9 +78,20 @@ async def test_several_programs_make_one_backup_and_the_gateway_tells_its_age(
     status = (await gateway.call("GET", "/api/status"))[1]
     assert status["backup"]["due_s"] == DUE + 3600
     assert status["streams"]["SESSIONS"] >= 0
-    text = (await gateway.http.get("/metrics")).text
-    age = next(line for line in text.splitlines() if line.startswith("fairlead_backup_age_seconds "))
-    assert 0 <= float(age.split()[1]) < 60
+    await scheduled_as(gateway, "1h")
+    figures = await backup_figures(gateway)
+    assert 0 <= figures["age_seconds"] < 60
+    assert 0 <= figures["copy_age_seconds"] < 60
+    assert (figures["interval_seconds"], figures["failing"]) == (3600, 0)
+    old = msgspec.structs.replace(await state(bus), made_at_ms=int((time.time() - 1.25 * 3600 - 3601) * 1000))
+    await Bucket(bus, subjects.BUCKET_CONFIG).put(BACKUP_STATE, msgspec.json.encode(old))
+    assert (await gateway.call("GET", "/api/status"))[1]["backup"]["late"] is True
+    await configure(bus, schedule="2h")
+    await scheduled_as(gateway, "2h")
+    assert "late" not in (await gateway.call("GET", "/api/status"))[1]["backup"]
+    await configure(bus, schedule="")
+    await scheduled_as(gateway, None)
+    assert await backup_figures(gateway) == {}  # nobody waits for one, so nothing may alert
 
 
 async def test_one_that_died_is_taken_over_later_or_goes_on_by_itself(

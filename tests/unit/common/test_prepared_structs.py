@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-# The second thread comes while the first one is between the outer struct and the one in it: msgspec then runs Python
-# code, so any thread may come in.
+# The second thread comes while the first one is between the outer struct and the one in it: msgspec then
+# runs Python code, so any thread may come in.
 AT_ONCE = """
 import threading, time
 import msgspec

@@ -2,16 +2,20 @@
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from fairlead_common.config.backup import late_after_s, period_s
 from fairlead_gateway.observability.exposition import known_instruments
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "deploy/observability"
+PROMTOOL = shutil.which("promtool")
 OF_HISTOGRAMS = ("_bucket", "_sum", "_count")
 _MATCHERS = re.compile(r"(\w+)\{([^}]*)\}")
 _SUMMED = re.compile(r"\bby \(([^)]*)\)")
@@ -87,6 +91,26 @@ def test_the_first_unknown_call_of_a_process_is_told_although_its_counter_was_no
     (rule,) = (rule for rule in rules() if rule["alert"] == "FairleadUnknownCalls")
     counter = 'fairlead_tool_calls_total{outcome="unknown"}'
     assert f"({counter} unless {counter} offset 1h) > 0" in str(rule["expr"])
+
+
+def test_the_alert_about_old_backups_and_status_agree_on_what_is_too_old() -> None:
+    (rule,) = (rule for rule in rules() if rule["alert"] == "FairleadBackupOld")
+    found = re.search(r"interval_seconds\) \* ([0-9.]+) \+ ([0-9]+)", str(rule["expr"]))
+    assert found
+    for schedule in ("15m", "03:30", "7d"):
+        assert late_after_s(schedule) == float(found[1]) * period_s(schedule) + float(found[2])
+
+
+def test_every_alert_has_its_case_in_the_file_for_promtool() -> None:
+    text = (FOLDER / "alerts.test.yaml").read_text()
+    assert [str(rule["alert"]) for rule in rules() if text.count(f"{rule['alert']}") < 2] == []
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
+def test_alerts_fire_when_they_should_as_prometheus_evaluates_them() -> None:
+    command = [str(PROMTOOL), "test", "rules", "alerts.test.yaml"]
+    done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_alerts_have_what_a_person_needs_and_are_in_the_manual() -> None:

@@ -361,13 +361,25 @@ class GatewayState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     login_paused: dict[str, int] = {}
 
 
+class BackupStatus(BackupState, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of scheduled backups.
+
+    Fields:
+        schedule: when they are made, as configured; empty: never.
+        late: the last good one is older than the schedule allows.
+    """
+
+    schedule: str = ""
+    late: bool = False
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Services and executors as NATS reports them.
 
     Fields:
         store: how full the disk of the streams is, where that is watched.
         streams: bytes of each stream and bucket: what grows.
-        backup: the last scheduled backup; none, if none was ever due.
+        backup: the schedule of backups and the last one; absent if it cannot be read.
         problems: why the lists are not complete.
     """
 
@@ -376,7 +388,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gateway: GatewayState
     store: StoreState | None = None
     streams: dict[str, int] = {}
-    backup: BackupState | None = None
+    backup: BackupStatus | None = None
     problems: list[str] = []
 
 

@@ -53,11 +53,16 @@ def _print(url: str, found: dict[str, Any]) -> None:
 def _backup(state: dict[str, Any]) -> str:
     """When the last scheduled backup and its copy were made, and what is wrong with the next."""
     now_ms = time.time() * 1000
+    schedule = state.get("schedule")
     parts = []
     if made := state.get("made_at_ms"):
-        parts.append(f"{_span(now_ms - made)} ago, {_size(state.get('bytes', 0))}, {state.get('file', '')}")
+        late = "LATE, " if state.get("late") else ""
+        parts.append(
+            f"{late}{_span(now_ms - made)} ago, {_size(state.get('bytes', 0))}, {state.get('file', '')}"
+        )
     else:
-        parts.append("none yet")
+        parts.append("none yet" if schedule else "none")
+    parts.append(f"scheduled: {schedule}" if schedule else "not scheduled (setting backup.schedule)")
     if copied := state.get("copied_at_ms"):
         parts.append(f"copied {_span(now_ms - copied)} ago")
     if problem := state.get("problem"):

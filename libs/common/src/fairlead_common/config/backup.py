@@ -55,6 +55,11 @@ def period_s(schedule: str) -> int:
     return seconds
 
 
+def late_after_s(schedule: str) -> float:
+    """Age from which the last good backup is too old; the alert `FairleadBackupOld` computes the same."""
+    return 1.25 * period_s(schedule) + 3600
+
+
 def last_due_s(schedule: str, now_s: float) -> int:
     """When the last backup was due, in seconds since 1970. The same on every machine."""
     period = period_s(schedule)

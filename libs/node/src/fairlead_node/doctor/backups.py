@@ -4,7 +4,7 @@ import time
 
 import msgspec
 
-from fairlead_common.config.backup import DAY_S, period_s
+from fairlead_common.config.backup import DAY_S, late_after_s
 from fairlead_common.protocol.backups import BackupState
 from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, ok, problem, skipped, warning
@@ -21,7 +21,7 @@ def last(look: DoctorContext) -> Finding:
     state = msgspec.convert(facts.backup, BackupState)
     if not config.schedule:
         return ok(_NAME, "none are scheduled: `fairlead config set backup.schedule 03:30` makes one each day")
-    limit_s, now_s = 2 * period_s(config.schedule), time.time()
+    limit_s, now_s = late_after_s(config.schedule), time.time()
     age_s = now_s - state.made_at_ms / 1000
     if not state.made_at_ms:
         text = state.problem or "a schedule is set, and no backup was made yet"

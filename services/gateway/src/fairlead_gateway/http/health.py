@@ -20,7 +20,7 @@ from fairlead_gateway.gateway import Gateway, gateway_of
 from fairlead_gateway.http.problems import json_response
 from fairlead_gateway.http.request_parsing import check_parameters
 from fairlead_gateway.http.store_status import store_state
-from fairlead_gateway.observability.backups import backup_state
+from fairlead_gateway.observability.backups import backup_status
 from fairlead_gateway.observability.stream_sizes import stream_sizes
 
 log = structlog.get_logger()
@@ -174,7 +174,7 @@ async def status(request: Request) -> Response:
         info = tasks.create_task(_services(gateway, "INFO"))
         found = tasks.create_task(_executors_or_nothing(gateway))
         sizes = tasks.create_task(_or_nothing(stream_sizes(gateway.bus)))
-        backup = tasks.create_task(_or_nothing(backup_state(gateway)))
+        backup = tasks.create_task(_or_nothing(backup_status(gateway)))
     metadata = {service.get("id"): service.get("metadata") for service in info.result()}
     services = [{**service, "metadata": metadata.get(service.get("id")) or {}} for service in stats.result()]
     services.sort(key=lambda service: (str(service.get("name")), str(service.get("id"))))

@@ -9,8 +9,10 @@ import msgspec
 import structlog
 
 from fairlead_common.bus.streams import consumer_info, consumer_names
+from fairlead_common.config.backup import period_s
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.backups import BackupState
 from fairlead_common.protocol.messages import ExecutorInfo
 from fairlead_common.service.instruments import InstrumentKind
 from fairlead_gateway.gateway import Gateway
@@ -66,6 +68,11 @@ GAUGES: Final[dict[str, InstrumentKind]] = {
         ("fairlead_executor_running_calls", "Tool calls that run, by host.", ("host",)),
         ("fairlead_store_free_bytes", "Free bytes of the disk of the streams, where it is watched.", ()),
         ("fairlead_store_total_bytes", "Size of that disk.", ()),
+        (
+            "fairlead_backup_interval_seconds",
+            "Time between two scheduled backups, while there is a schedule.",
+            (),
+        ),
         ("fairlead_backup_age_seconds", "Age of the last verified scheduled backup.", ()),
         ("fairlead_backup_copy_age_seconds", "Age of the last copy of a scheduled backup.", ()),
         ("fairlead_backup_failing", "1 while the last scheduled backup, or its copy, failed; else 0.", ()),
@@ -165,10 +172,14 @@ async def _sessions(gateway: Gateway) -> list[Sample]:
 
 
 async def _backups(gateway: Gateway) -> list[Sample]:
-    state, now_ms = await backup_state(gateway), time.time() * 1000
-    if state is None:
-        return []
-    found = [Sample("fairlead_backup_failing", (), 1 if state.problem else 0)]
+    schedule = gateway.config.current.backup.schedule
+    if not schedule:
+        return []  # what was made once is no concern of anybody's
+    state, now_ms = await backup_state(gateway) or BackupState(), time.time() * 1000
+    found = [
+        Sample("fairlead_backup_interval_seconds", (), period_s(schedule)),
+        Sample("fairlead_backup_failing", (), 1 if state.problem else 0),
+    ]
     if state.made_at_ms:
         found.append(Sample("fairlead_backup_age_seconds", (), max(0, now_ms - state.made_at_ms) / 1000))
     if state.copied_at_ms:

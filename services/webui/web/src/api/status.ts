@@ -11,7 +11,7 @@ export interface StatusReport {
   executors: wire.ExecutorInfo[];
   store?: wire.StoreState | null;
   streams?: Record<string, number>;
-  backup?: wire.BackupState | null;
+  backup?: wire.BackupStatus | null;
 }
 
 /** Services and executors as NATS reports them. It takes the gateway half a second to hear them all. */

@@ -294,16 +294,13 @@ export interface AwaitedApproval {
 }
 
 /**
- * The last good backup, and who makes the next one.
+ * What is known of scheduled backups.
  *
  * Fields:
- *     due_s: which one the last good backup is: when it was due, in seconds since 1970.
- *     made_at_ms: when it was verified, milliseconds since 1970; 0: there is none. file, bytes: of it.
- *     copied_at_ms: when the last copy was made; 0: none was.
- *     problem: why the last attempt failed, or its copy; empty: it did not. problem_at_ms: when.
- *     claimed_due_s, claimed_by, claimed_at_ms: the backup that is being made, by whom and since when.
+ *     schedule: when they are made, as configured; empty: never.
+ *     late: the last good one is older than the schedule allows.
  */
-export interface BackupState {
+export interface BackupStatus {
   due_s?: number;
   made_at_ms?: number;
   file?: string;
@@ -314,6 +311,8 @@ export interface BackupState {
   claimed_due_s?: number;
   claimed_by?: string;
   claimed_at_ms?: number;
+  schedule?: string;
+  late?: boolean;
 }
 
 /**
@@ -3339,7 +3338,7 @@ export interface Source {
  * Fields:
  *     store: how full the disk of the streams is, where that is watched.
  *     streams: bytes of each stream and bucket: what grows.
- *     backup: the last scheduled backup; none, if none was ever due.
+ *     backup: the schedule of backups and the last one; absent if it cannot be read.
  *     problems: why the lists are not complete.
  */
 export interface Status {
@@ -3348,7 +3347,7 @@ export interface Status {
   gateway: GatewayState;
   store?: StoreState | null;
   streams?: Record<string, number>;
-  backup?: BackupState | null;
+  backup?: BackupStatus | null;
   problems?: string[];
 }
 
