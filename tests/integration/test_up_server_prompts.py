@@ -1,5 +1,6 @@
 """Prompts of an MCP server in a whole Fairlead: who may use them, whose words they are, and only once."""
 
+import base64
 import json
 import sys
 import threading
@@ -32,6 +33,8 @@ def up(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fair
     desk = {"command": sys.executable, "args": [str(program)], "env": {"JOURNAL": str(journal)}}
     friend = {**desk, "trusted": True}
     servers = {"desk": desk, "friend": friend, "off": {**desk, "enabled": False}}
+    dies = "import sys; sys.exit('the \\x1b[31mlicence is missing')"
+    servers["dead"] = {"command": sys.executable, "args": ["-c", dies]}
     with ModelProcess(tmp_path_factory.mktemp("model") / "model.jsonl", fsync=False) as model:
         environ = {
             "OPENAI_BASE_URL": model.url,
@@ -112,6 +115,39 @@ def test_a_picture_of_a_prompt_is_attached(up: FairleadUp) -> None:
     [message] = said(up, session)
     [picture] = [block for block in message["content"] if block["type"] == "image"]
     assert picture["media_type"] == "image/png"
+
+
+def test_what_a_person_adds_stands_before_the_servers_words(up: FairleadUp, journal: Path) -> None:
+    session = up.session()
+    notes = {"name": "notes.txt", "media_type": "text/plain", "data": base64.b64encode(b"of mine").decode()}
+    body = {**REVIEW, "text": " Be kind.\n", "attachments": [notes], "limits": {"turns": 3}, "key": "with"}
+    status, answer = sent(up, session, body)
+    assert status == 202, answer
+    before = asked(journal, "review 12")
+    assert sent(up, session, body) == (202, answer)
+    assert asked(journal, "review 12") == before
+    changes: list[dict[str, Any]] = [{"text": "Be unkind."}, {"attachments": []}, {"limits": {"turns": 4}}]
+    for change in changes:
+        assert sent(up, session, {**body, **change})[0] == 409, change
+    up._prompted.setdefault(session, set()).add(answer["seq"])
+    up.wait_idle(session)
+    [message] = said(up, session)
+    text = message["content"][0]["text"]
+    assert text.startswith(" Be kind.\n\n[prompt review of the MCP server desk with"), text
+    assert "notes.txt" in str(message["content"][1:])
+    assert message["server_prompt"]["files"] == 1
+    assert message["untrusted"]
+
+
+def test_a_server_that_is_down_is_told_at_once(up: FairleadUp) -> None:
+    session = up.session()
+    status, answer = sent(up, session, {"server": "dead", "name": "review"})
+    assert (status, answer["error"]["code"]) == (503, "server_unreachable"), answer
+    assert "licence is missing" in answer["error"]["message"]
+    assert "\x1b" not in answer["error"]["message"]
+    done = up.cli("run", "/dead:review")
+    assert (done.returncode, "cannot be reached" in done.stderr) == (1, True), done.stderr
+    assert said(up, session) == []
 
 
 def test_what_the_server_or_a_limit_refuses_is_told_and_nothing_is_said(up: FairleadUp) -> None:

@@ -17,6 +17,7 @@ class FakeGateway:
         answers: `"METHOD /path"` to a list of `(status, body)`; the last one is repeated. Status 0
             closes the connection without an answer.
         streams: the events of the first connection, of the second, ...; each ends with its list.
+        headers: of every answer that is no stream.
         seen: every request as `(method, path, body, headers)`.
     """
 
@@ -24,6 +25,7 @@ class FakeGateway:
         self.answers: dict[str, list[tuple[int, Any]]] = {}
         self.streams: list[list[Json]] = []
         self.seen: list[tuple[str, str, Any, dict[str, str]]] = []
+        self.headers: dict[str, str] = {}
         self.url = ""
         self._streamed = 0
 
@@ -68,6 +70,8 @@ def fake_gateway() -> Iterator[FakeGateway]:
             data = json.dumps(answer).encode() if answer is not None else b""
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
+            for name, value in gateway.headers.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(data)
 

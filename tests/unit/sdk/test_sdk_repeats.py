@@ -6,7 +6,7 @@ import httpx
 import msgspec
 import pytest
 
-from fairlead_sdk import Client, ConflictError, Event, NotFoundError, PromptLimits
+from fairlead_sdk import Client, ConflictError, Event, NotFoundError, PromptLimits, UnavailableError
 from fairlead_sdk.events import lines_of, parse_events
 from fairlead_sdk.models import Approval
 
@@ -100,3 +100,29 @@ async def test_an_event_holds_any_text(chunk: int) -> None:
     body = {"type": "message_end", "text": text}
     frame = b": alive\n\nevent: message_end\r\nid: 3-4\ndata: %s\n\ndata: {" % msgspec.json.encode(body)
     assert await events_of(frame, chunk) == [Event("3-4", "message_end", body)]
+
+
+async def test_server_that_says_it_will_not_help_to_ask_again_is_asked_once() -> None:
+    answer = httpx.Response(503, json={"error": {"message": "no"}}, headers={"x-should-retry": "false"})
+    async with client(answer) as one:  # a second request would find no answer
+        with pytest.raises(UnavailableError):
+            await one.server_prompt("s", "desk", "review", {"pr": "1"}, text="words", key="k")
+
+
+async def test_prompt_of_a_server_is_sent_with_what_goes_along() -> None:
+    sent: list[httpx.Request] = []
+
+    def stored(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        return httpx.Response(202, json={"seq": 7, "key": "k"})
+
+    async with client(refusal(503), stored) as one:
+        assert (await one.server_prompt("s", "desk", "review", {"pr": "1"}, text="words", key="k")).seq == 7
+    assert sent[0].url.path == "/api/sessions/s/server-prompt"
+    assert msgspec.json.decode(sent[0].content) == {
+        "server": "desk",
+        "name": "review",
+        "arguments": {"pr": "1"},
+        "text": "words",
+        "key": "k",
+    }

@@ -14,8 +14,10 @@ from fairlead_common.installation.errors import FAILED, UNREACHABLE, CommandErro
 REQUEST_TIMEOUT_S: Final = 20.0
 SILENCE_S: Final = 30.0  # the server sends a comment every 10 s; without any the connection is dead
 PATIENCE_S: Final = 60.0  # how long a server that went away is waited for
+FIRST_CONTACT_S: Final = 3.0  # a server that was never there is not waited for
 RESTART_S: Final = 30.0  # the same at the first contact, where its supervisor runs and starts it again
 _AWAY: Final = frozenset({502, 503, 504})
+_ASKS_AGAIN: Final = "x-should-retry"  # `false`: the server is there, and says that it will not help
 
 
 class UnreachableError(CommandError):
@@ -67,7 +69,15 @@ class GatewayClient:
 
     # -- requests ----------------------------------------------------------
 
-    def request(self, method: str, path: str, body: object = None, *, key: str | None = None) -> Any:
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        key: str | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> Any:
         """The decoded answer; None when it is empty.
 
         Raises:
@@ -81,7 +91,7 @@ class GatewayClient:
             headers["Content-Type"] = "application/json"
         if key is not None:
             headers["Idempotency-Key"] = key
-        connection = self._connect(REQUEST_TIMEOUT_S)
+        connection = self._connect(timeout_s)
         try:
             connection.request(method, self._parts.path.rstrip("/") + path, data, headers)
             response = connection.getresponse()
@@ -90,7 +100,7 @@ class GatewayClient:
             raise self._unreachable(error) from error
         finally:
             connection.close()
-        if response.status in _AWAY:
+        if response.status in _AWAY and response.headers.get(_ASKS_AGAIN) != "false":
             raise UnreachableError(f"{self.url} is not ready: {_problem(response.status, raw).args[0]}")
         if response.status >= 400:
             raise _problem(response.status, raw)
@@ -107,6 +117,7 @@ class GatewayClient:
         *,
         key: str | None = None,
         patience_s: float = PATIENCE_S,
+        timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> Any:
         """As `request`, repeated while the server is away. Only for what may be done twice.
 
@@ -120,7 +131,7 @@ class GatewayClient:
         pause = 0.1
         while True:
             try:
-                return self.request(method, path, body, key=key)
+                return self.request(method, path, body, key=key, timeout_s=timeout_s)
             except UnreachableError:
                 waited_s = time.monotonic() - began
                 if waited_s > patience_s and not (waited_s < RESTART_S and self._is_kept()):

@@ -15,6 +15,7 @@ from fairlead.client import RequestRefusedError, ServerSentEvent, UnreachableErr
 from fairlead.plan_text import plan_written_by
 from fairlead.printable import printable
 from fairlead.questions import is_question
+from fairlead.server_prompts import PromptCall
 from fairlead.session_server import SessionServer
 from fairlead.transcript import Transcript
 from fairlead_common.installation.errors import BY_OUTCOME, NOT_APPROVED, OK, TIMED_OUT, CommandError
@@ -101,13 +102,13 @@ class Conversation:
         self._give_up_at: float | None = None
         self._denied_calls = 0  # by policy, because the run is unattended
 
-    def run(self, prompt: str) -> int:
+    def run(self, prompt: str | PromptCall) -> int:
         """Send it, print what comes, and return the exit status."""
         attached = {"attachments": attachments(self._wishes.files)} if self._wishes.files else {}
         last_seq = self._open_session()
-        key = new_id()
-        body = {"text": prompt, "key": key, **attached, **self._wishes.of_the_run}
-        transcript = Transcript(self._server.prompt(self._session, body))
+        said = {"text": prompt} if isinstance(prompt, str) else prompt.fields
+        body = {**said, "key": new_id(), **attached, **self._wishes.of_the_run}
+        transcript = Transcript(self._stored(body))
         self._is_sent = True
         threading.Thread(target=self._listen, args=(last_seq,), daemon=True).start()
         deadline = None if self._wishes.timeout_s is None else time.monotonic() + self._wishes.timeout_s
@@ -120,6 +121,16 @@ class Conversation:
         finally:
             self._done.set()
         return self._finish(transcript)
+
+    def _stored(self, body: dict[str, Any]) -> int:
+        """The sequence of the prompt. A session that was made for one that a server refuses does not stay."""
+        try:
+            return self._server.prompt(self._session, body)
+        except RequestRefusedError:
+            if "server" in body and not self._joined:
+                with contextlib.suppress(CommandError):
+                    self._server.discard(self._session)
+            raise
 
     def abandon(self, why: str) -> None:
         """Stop the run and do not wait for its end."""

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
-from fairlead.client import GatewayClient, ServerSentEvent
+from fairlead.client import FIRST_CONTACT_S, REQUEST_TIMEOUT_S, GatewayClient, ServerSentEvent
 
 Json = dict[str, Any]
 
-FIRST_CONTACT_S: Final = 3.0  # a server that was never there is not waited for
+_MCP_SERVER_S: Final = 45.0  # an MCP server may have to be started for a prompt
 
 
 class SessionServer(Protocol):
@@ -29,7 +29,17 @@ class SessionServer(Protocol):
         """Change its settings."""
 
     def prompt(self, session: str, fields: Json) -> int:
-        """The sequence that the prompt is stored with. Harmless to repeat with the same `key`."""
+        """The sequence that the prompt is stored with. Harmless to repeat with the same `key`.
+
+        Args:
+            fields: with `server`, the prompt is one that this MCP server gives.
+
+        Raises:
+            RequestRefusedError: it was refused, by the MCP server for example.
+        """
+
+    def discard(self, session: str) -> None:
+        """Delete a session in which nothing was said."""
 
     def abort(self, session: str, reason: str, *, patience_s: float) -> None:
         """Stop the open run.
@@ -73,8 +83,15 @@ class GatewaySessions:
 
     def prompt(self, session: str, fields: Json) -> int:
         """See `SessionServer`."""
-        path = f"/api/sessions/{quote(session)}/prompt"
-        return int(self._client.patiently("POST", path, fields, key=fields["key"])["seq"])
+        is_of_server = "server" in fields
+        path = f"/api/sessions/{quote(session)}/{'server-prompt' if is_of_server else 'prompt'}"
+        timeout_s = _MCP_SERVER_S if is_of_server else REQUEST_TIMEOUT_S
+        stored = self._client.patiently("POST", path, fields, key=fields["key"], timeout_s=timeout_s)
+        return int(stored["seq"])
+
+    def discard(self, session: str) -> None:
+        """See `SessionServer`."""
+        self._client.request("DELETE", f"/api/sessions/{quote(session)}")
 
     def abort(self, session: str, reason: str, *, patience_s: float) -> None:
         """See `SessionServer`."""

@@ -13,7 +13,7 @@ from fairlead_sdk.errors import (
     UnavailableError,
 )
 from fairlead_sdk.events import Event
-from fairlead_sdk.models import Answer, Approval, PlanStep, PromptLimits, PromptStored, Session
+from fairlead_sdk.models import Answer, Approval, PlanStep, PromptLimits, PromptStored, ServerPrompt, Session
 
 if TYPE_CHECKING:
     from fairlead_sdk.tools import Call, Tool, ToolError, ToolServer, tool
@@ -32,6 +32,7 @@ __all__ = [
     "PlanStep",
     "PromptLimits",
     "PromptStored",
+    "ServerPrompt",
     "Session",
     "Tool",
     "ToolError",

@@ -1,8 +1,8 @@
 """The client of one server. All methods are safe to repeat, and repeated while the server is away."""
 
 import secrets
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
 
 from fairlead_sdk.connection import ApiConnection, path_of
 from fairlead_sdk.errors import ConflictError, NotFoundError
@@ -20,8 +20,11 @@ from fairlead_sdk.models import (
     OneJob,
     PromptLimits,
     PromptStored,
+    PromptSuggestions,
     Removed,
     Runs,
+    ServerPrompt,
+    ServerPrompts,
     Session,
     SessionPage,
     Stored,
@@ -31,6 +34,8 @@ from fairlead_sdk.models import (
 Decision = Literal["once", "session", "always", "deny"]
 OnApproval = Literal["ask", "deny"]
 Thinking = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+_MCP_SERVER_S: Final = 45.0  # an MCP server may have to be started for a request
 
 
 def new_key() -> str:
@@ -132,6 +137,68 @@ class Client(ApiConnection):
     ) -> PromptStored:
         """Say something after the run; `model` and all other options as in `prompt`."""
         return await self._say(session, "followup", text, key, _options(model, thinking, limits, on_approval))
+
+    async def server_prompts(self) -> list[ServerPrompt]:
+        """The prompts that MCP servers offer to people."""
+        return (await self._call(ServerPrompts, "GET", "/api/mcp/prompts")).prompts
+
+    async def suggested_values(
+        self,
+        server: str,
+        name: str,
+        argument: str,
+        value: str = "",
+        arguments: Mapping[str, str] | None = None,
+    ) -> list[str]:
+        """Values that an MCP server suggests for an argument of its prompt.
+
+        Args:
+            value: what there is of it. arguments: the others, as far as they are filled in.
+        """
+        body = {
+            "server": server,
+            "name": name,
+            "argument": argument,
+            "value": value,
+            "arguments": dict(arguments or {}),
+        }
+        found = await self._call(
+            PromptSuggestions, "POST", "/api/mcp/prompts/suggest", body, timeout_s=_MCP_SERVER_S
+        )
+        return found.values
+
+    async def server_prompt(
+        self,
+        session: str,
+        server: str,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        text: str = "",
+        key: str | None = None,
+        attachments: Sequence[Attachment] = (),
+    ) -> PromptStored:
+        """Prompt a session with what an MCP server gives for one of its prompts, as `prompt` does.
+
+        Args:
+            text, attachments: what goes with it.
+
+        Raises:
+            InvalidInputError: the server refused, an argument is missing for example.
+            NotFoundError: there is no such server, or session.
+            UnavailableError: the server cannot be reached.
+        """
+        body: dict[str, object] = {
+            "server": server,
+            "name": name,
+            "arguments": dict(arguments or {}),
+            "text": text,
+            "key": key or new_key(),
+        }
+        if attachments:
+            body["attachments"] = list(attachments)
+        path = path_of("sessions", session, "server-prompt")
+        return await self._call(PromptStored, "POST", path, body, timeout_s=_MCP_SERVER_S)
 
     async def abort(self, session: str, reason: str = "") -> Stored:
         """Stop the open run."""

@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 SILENCE_S: Final = 30.0  # the server sends a comment every 10 s; without any the connection is dead
 _AWAY: Final = frozenset({502, 503, 504})
+_ASKS_AGAIN: Final = "x-should-retry"  # `false`: the server is there, and says that it will not help
 
 
 class _Bearer(httpx.Auth):
@@ -117,28 +118,40 @@ class ApiConnection:
         body: object = None,
         *,
         query: dict[str, Any] | None = None,
+        timeout_s: float | None = None,
     ) -> T:
-        raw = await self._request(method, path, body, query=query)
+        raw = await self._request(method, path, body, query=query, timeout_s=timeout_s)
         try:
             return msgspec.json.decode(raw, type=kind)
         except msgspec.DecodeError as error:
             raise ApiError(200, "unknown", f"{path} did not answer as Fairlead does: {error}") from error
 
     async def _request(
-        self, method: str, path: str, body: object = None, *, query: dict[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: dict[str, Any] | None = None,
+        timeout_s: float | None = None,
     ) -> bytes:
-        """The body of the answer. Repeated while the server is away: every request here may be."""
+        """The body of the answer. Repeated while the server is away: every request here may be.
+
+        Args:
+            timeout_s: of one attempt, where it differs from that of the connection.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._patience_s
         content = None if body is None else msgspec.json.encode(body)
         headers = {} if body is None else {"Content-Type": "application/json"}
         params = {name: value for name, value in (query or {}).items() if value is not None}
+        timeout = httpx.USE_CLIENT_DEFAULT if timeout_s is None else httpx.Timeout(timeout_s)
         pause_s, is_repeat = 0.1, False
         while True:
             asked_s = 0.0
             try:
                 answer = await self._http.request(
-                    method, path, content=content, headers=headers, params=params
+                    method, path, content=content, headers=headers, params=params, timeout=timeout
                 )
             except httpx.TransportError as error:
                 if loop.time() > deadline:
@@ -146,7 +159,8 @@ class ApiConnection:
             else:
                 if answer.status_code < 300:
                     return answer.content
-                if answer.status_code not in _AWAY or loop.time() > deadline:
+                is_away = answer.status_code in _AWAY and answer.headers.get(_ASKS_AGAIN) != "false"
+                if not is_away or loop.time() > deadline:
                     refused = error_of(answer.status_code, answer.content)
                     refused.is_repeat = is_repeat
                     raise refused

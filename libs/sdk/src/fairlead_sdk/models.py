@@ -94,6 +94,40 @@ class PromptStored(msgspec.Struct, frozen=True, kw_only=True):
     key: str
 
 
+class PromptArgument(msgspec.Struct, frozen=True, kw_only=True):
+    """What a prompt of an MCP server is filled in with."""
+
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+class ServerPrompt(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt of an MCP server. All but the server's name are the server's words.
+
+    Fields:
+        completes: the server suggests values of arguments.
+    """
+
+    server: str
+    name: str
+    description: str = ""
+    arguments: list[PromptArgument] = []
+    completes: bool = False
+
+
+class ServerPrompts(msgspec.Struct, frozen=True, kw_only=True):
+    """The prompts of all MCP servers that can be reached."""
+
+    prompts: list[ServerPrompt]
+
+
+class PromptSuggestions(msgspec.Struct, frozen=True, kw_only=True):
+    """What an MCP server suggests for an argument."""
+
+    values: list[str]
+
+
 class Attachment(msgspec.Struct, frozen=True, kw_only=True):
     """A file that goes with a prompt."""
 

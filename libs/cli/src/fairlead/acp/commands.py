@@ -1,9 +1,15 @@
-"""What can be asked of Fairlead itself in an editor, with a slash: it is no prompt."""
+"""What can be asked for in an editor with a slash: things of Fairlead itself, and prompts of MCP servers."""
 
+import logging
+from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredCommandInput
 
+from fairlead.server_prompts import command_of, hint_of
+from fairlead_common.installation.errors import CommandError
+from fairlead_common.protocol.server_prompts import ServerPrompt
 from fairlead_sdk import ApiError, Client
 from fairlead_sdk.models import Undone
 
@@ -13,16 +19,32 @@ COMMANDS: Final = {
 }
 
 
-def available_commands() -> list[AvailableCommand]:
-    """The commands, as the editor lists them."""
-    return [
-        AvailableCommand(
-            name=name,
-            description=text,
-            input=AvailableCommandInput(root=UnstructuredCommandInput(hint=hint)),
+def available_commands(prompts: Sequence[ServerPrompt] = ()) -> list[AvailableCommand]:
+    """The commands, as the editor lists them; `prompts`: those of MCP servers."""
+    own = [_command(name, text, hint) for name, (text, hint) in COMMANDS.items()]
+    return own + [
+        _command(
+            command_of(each).removeprefix("/"),
+            each.description or f"A prompt of the MCP server {each.server}",
+            hint_of(each),
         )
-        for name, (text, hint) in COMMANDS.items()
+        for each in prompts
     ]
+
+
+def _command(name: str, text: str, hint: str) -> AvailableCommand:
+    hinted = AvailableCommandInput(root=UnstructuredCommandInput(hint=hint))
+    return AvailableCommand(name=name, description=text, input=hinted)
+
+
+async def listed_prompts(client: Client) -> list[ServerPrompt] | None:
+    """The prompts that MCP servers list now; None: they cannot be had."""
+    try:
+        found = await client.server_prompts()
+    except (ApiError, CommandError) as error:
+        logging.warning("the prompts of MCP servers cannot be had: %s", error)
+        return None
+    return msgspec.convert(found, list[ServerPrompt], from_attributes=True)
 
 
 def command_in(text: str) -> tuple[str, str] | None:

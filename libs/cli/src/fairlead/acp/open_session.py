@@ -19,7 +19,7 @@ from acp.schema import (
     UsageUpdate,
 )
 
-from fairlead.acp.commands import available_commands, carry_out, command_in
+from fairlead.acp.commands import available_commands, carry_out, command_in, listed_prompts
 from fairlead.acp.editor import Editor
 from fairlead.acp.endings import request_error
 from fairlead.acp.history import decoded, read_history
@@ -29,6 +29,7 @@ from fairlead.acp.session_options import config_options
 from fairlead.acp.tool_calls import Folder
 from fairlead.acp.turn import Turn
 from fairlead.acp.updates import Updates, notice, objects_in
+from fairlead.server_prompts import PromptCall, PromptCallError, explained, is_prompt_call, prompt_call
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.protocol.content import UserMessage
 from fairlead_common.protocol.custom_entries import THINKING
@@ -42,12 +43,15 @@ from fairlead_common.protocol.entries import (
     RunStartEntry,
     SessionInfoEntry,
 )
+from fairlead_common.protocol.server_prompts import ServerPrompt
 from fairlead_common.session_log.input_view import InputView
 from fairlead_common.session_log.rules import PARKED_OUTCOMES
 from fairlead_sdk import ApiError, Client, Event, NotFoundError, Session
 
 OUTPUT_EVERY_S: Final = 0.3  # how often the growing output of a call is sent
 MAX_PICTURE_BYTES: Final = 10 << 20
+# Of refusals of a prompt of an MCP server that the person can do something about.
+_NOT_TAKEN: Final = frozenset({"invalid_input", "not_found", "server_unreachable", "unavailable"})
 _MAX_PICTURES: Final = 20  # of what is shown at once, the last ones
 
 
@@ -87,6 +91,7 @@ class OpenSession:
         self._shown_at: dict[str, float] = {}  # of calls that print: when their output was sent
         self._output_due: set[str] = set()  # of which more is to be sent soon
         # For the first prompt; what is no warning may be shown with the thoughts, which editors fold up.
+        self._prompts: list[ServerPrompt] = []  # that the editor knows
         self.warnings: list[str] = []
         self.notices: list[str] = []
 
@@ -147,24 +152,62 @@ class OpenSession:
         await self._tell_notices()
         if command := command_in(content.text):
             return await self._command(*command, key)
+        try:
+            call = await self._prompt_call(content.text)
+        except PromptCallError as error:
+            return await self._not_sent(str(error))
         self._own_keys.add(key)
-        is_answer = not content.attachments and self._requests.waits_for_chat
+        is_answer = call is None and not content.attachments and self._requests.waits_for_chat
         turn = Turn(copy.deepcopy(self._view) if is_answer else None)
         self._turns.append(turn)
         try:
             if not (is_answer and await self._requests.answer(content.text)):
-                await self._send(turn, content, key)
+                await self._send(turn, content, call, key)
             return await turn.wait()
+        except ApiError as error:
+            if call is None or error.code not in _NOT_TAKEN:
+                raise
+            return await self._not_sent(explained(str(error), error.status, call, self._prompts))
         finally:
             self._turns.remove(turn)
 
-    async def _send(self, turn: Turn, content: PromptContent, key: str) -> None:
+    async def _send(self, turn: Turn, content: PromptContent, call: PromptCall | None, key: str) -> None:
         turn.view = None
-        stored = await self._client.prompt(self.id, content.text, key=key, attachments=content.attachments)
+        files = content.attachments
+        if call is None:
+            stored = await self._client.prompt(self.id, content.text, key=key, attachments=files)
+        else:
+            server, name, arguments, text, _ = call
+            stored = await self._client.server_prompt(
+                self.id, server, name, arguments, text=text, key=key, attachments=files
+            )
         turn.stored_at(stored.seq)
         await self._finish(turn)
         if turn.is_cancelled and not turn.is_over:  # while it was being stored
             await self._client.abort(self.id, "cancelled in the editor")
+
+    async def _prompt_call(self, text: str) -> PromptCall | None:
+        """The prompt of an MCP server that `text` means; None: it is a prompt itself.
+
+        Raises:
+            PromptCallError: there is no such prompt, or something is missing.
+        """
+        if not is_prompt_call(text):
+            return None
+        await self._show_commands()
+        return prompt_call(text, self._prompts)
+
+    async def _not_sent(self, why: str) -> PromptResponse:
+        """What the person can change is told in the conversation: many editors hide errors."""
+        await self._editor.show(self.id, [update_agent_message_text(f"Not sent: {why}")])
+        return PromptResponse(stop_reason="end_turn")
+
+    async def _show_commands(self) -> None:
+        """Tell the editor which commands there are, if prompts of MCP servers came or went."""
+        prompts = await listed_prompts(self._client)
+        if prompts is not None and prompts != self._prompts:
+            self._prompts = prompts
+            await self._editor.show(self.id, [_commands_update(prompts)])
 
     async def _command(self, name: str, argument: str, key: str) -> PromptResponse:
         text = await carry_out(self._client, self.id, name, argument, key[:64])
@@ -202,14 +245,8 @@ class OpenSession:
     # -- following ---------------------------------------------------------------
 
     async def _follow(self) -> None:
-        await self._editor.show(
-            self.id,
-            [
-                AvailableCommandsUpdate(
-                    session_update="available_commands_update", available_commands=available_commands()
-                )
-            ],
-        )
+        await self._editor.show(self.id, [_commands_update([])])
+        _ = self._editor.spawn(self._show_commands())
         self._requests.ask()
         try:
             async for event in self._client.events(self.id, after=self._after):
@@ -243,6 +280,7 @@ class OpenSession:
         self._requests.ask()
         if isinstance(entry, RunEndEntry) and entry.outcome not in PARKED_OUTCOMES:
             await self._show_usage()
+            _ = self._editor.spawn(self._show_commands())
         for turn in list(self._turns):
             turn.apply(entry, seq)
             await self._finish(turn)
@@ -349,3 +387,9 @@ class OpenSession:
             if len(data) <= MAX_PICTURE_BYTES:
                 found[block.object] = image_block(base64.b64encode(data).decode(), block.media_type)
         return found
+
+
+def _commands_update(prompts: list[ServerPrompt]) -> AvailableCommandsUpdate:
+    return AvailableCommandsUpdate(
+        session_update="available_commands_update", available_commands=available_commands(prompts)
+    )

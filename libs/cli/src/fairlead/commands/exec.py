@@ -264,6 +264,9 @@ class PrivateServer:
         except msgspec.ValidationError as error:
             raise CommandError(f"the task does not fit: {error}", USAGE) from error
 
+    def discard(self, session: str) -> None:
+        """See `SessionServer`; it goes with the platform."""
+
     def abort(self, session: str, reason: str, *, patience_s: float) -> None:
         """See `SessionServer`."""
         self._platform.call(self._platform.sessions().abort(session, reason), patience_s)

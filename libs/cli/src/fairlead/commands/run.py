@@ -2,17 +2,32 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from fairlead.options import ON_APPROVAL, OUTPUT_FORMAT, THINKING, TIMEOUT, URL
 from fairlead.prompt_text import joined
+from fairlead.server_prompts import is_prompt_call, with_words
 from fairlead_common.installation.errors import USAGE, CommandError
+
+if TYPE_CHECKING:
+    from fairlead.client import GatewayClient
+    from fairlead.server_prompts import PromptCall
+    from fairlead_common.protocol.server_prompts import ServerPrompt
+
+
+_HELP: Final = "/help"
+
+
+def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> Any:
+    from fairlead.prompt_completion import complete_prompt
+
+    return complete_prompt(context, parameter, incomplete)
 
 
 @click.command()
-@click.argument("prompt", nargs=-1)
+@click.argument("prompt", nargs=-1, shell_complete=_complete)
 @click.option("--session", metavar="ID", help="Session to continue or create (default: a new one).")
 @click.option("--agent", help="Agent to use (default: main).")
 @click.option(
@@ -59,6 +74,9 @@ def run(prompt: tuple[str, ...], url: str | None, output_format: Any, **wishes: 
     the agent is told where. The answer goes to standard output as it is written, tool calls
     to standard error. A restart of the gateway does not interrupt the command.
 
+    /SERVER:PROMPT ARGUMENT=VALUE... uses a prompt of an MCP server; words and files go along with it.
+    `fairlead run /help` lists these prompts.
+
     On a terminal you are asked for approvals. Without one the run is aborted and ends with status 3;
     with --on-approval deny the model is told that the call was denied, and the run continues.
 
@@ -76,13 +94,19 @@ def run(prompt: tuple[str, ...], url: str | None, output_format: Any, **wishes: 
       json         one object at the end: {"type": "result", "outcome", "text", "session", "usage", ...}
       stream-json  one event a line, and that object as the last line
     """  # noqa: D301 - click wants the control character
-    text = joined(" ".join(prompt))
+    if prompt == (_HELP,):
+        _list_prompts(url)
+        return
+    is_call = bool(prompt) and is_prompt_call(prompt[0])
+    words = with_words(prompt) if is_call else " ".join(prompt)
+    text = joined(words)
     if not text.strip() and wishes["files"]:
         text = ", ".join(sorted(file.name for file in wishes["files"]))
     if not text.strip():
         raise CommandError("no prompt: give one as an argument, or pipe it in", USAGE)
     from fairlead.access import open_client
     from fairlead.approval_text import ask_on_terminal
+    from fairlead.client import RequestRefusedError
     from fairlead.conversation import Conversation, RunOptions
     from fairlead.session_server import GatewaySessions
     from fairlead_common.errors import InvalidInputError
@@ -94,11 +118,37 @@ def run(prompt: tuple[str, ...], url: str | None, output_format: Any, **wishes: 
         except InvalidInputError as error:
             raise CommandError(str(error), USAGE) from error
     attended = sys.stdin.isatty() and sys.stderr.isatty() and output_format == "text"
+    client = open_client(url)
+    prompts, call = _call_in(client, words, text) if is_call else ([], None)
     conversation = Conversation(
-        GatewaySessions(open_client(url)),
+        GatewaySessions(client),
         RunOptions(format=output_format, **wishes),
         ask=ask_on_terminal if attended else None,
         out=sys.stdout,
         err=sys.stderr,
     )
-    raise SystemExit(conversation.run(text))
+    try:
+        raise SystemExit(conversation.run(call or text))
+    except RequestRefusedError as error:
+        if call is None:
+            raise
+        from fairlead.server_prompts import explained
+
+        raise CommandError(explained(str(error), error.status, call, prompts), error.code) from error
+
+
+def _call_in(client: "GatewayClient", words: str, text: str) -> "tuple[list[ServerPrompt], PromptCall]":
+    """What servers list, and the prompt that is meant; `text`: the words, and what was piped in."""
+    from fairlead.prompt_listing import server_prompts
+    from fairlead.server_prompts import prompt_call
+
+    prompts = server_prompts(client)
+    call = prompt_call(words, prompts)
+    return prompts, call._replace(text=f"{call.text}{text.removeprefix(words)}".strip())
+
+
+def _list_prompts(url: str | None) -> None:
+    from fairlead.access import open_client
+    from fairlead.prompt_listing import listing_text, server_prompts
+
+    click.echo(listing_text(server_prompts(open_client(url))))

@@ -46,11 +46,13 @@ class PromptOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     Fields:
         arguments: what the person filled it in with.
+        files: how many of the first attachments are the person's; the others are the server's.
     """
 
     server: str
     name: str
     arguments: dict[str, str] = {}
+    files: int = 0
 
 
 class PromptQuestion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -4,10 +4,11 @@ Executors ask the servers. A prompt that is stored already is never asked for ag
 """
 
 import asyncio
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,7 +16,14 @@ from fairlead_common.config import McpServer, parse_model
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
-from fairlead_common.protocol.messages import Attachment, ThinkingLevel, UserInput
+from fairlead_common.protocol.messages import (
+    MAX_ATTACHMENTS,
+    MAX_TEXT_CHARS,
+    Attachment,
+    OnApproval,
+    ThinkingLevel,
+    UserInput,
+)
 from fairlead_common.protocol.server_prompts import (
     McpServerName,
     PromptAnswer,
@@ -31,7 +39,14 @@ from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_o
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import Id, check_parameters, decode
 from fairlead_gateway.responses import PromptStored, PromptSuggestions, ServerPrompts
-from fairlead_gateway.sessions.prompts import ModelText, chosen_key, store_words
+from fairlead_gateway.sessions.prompts import (
+    ModelText,
+    RunLimitsBody,
+    Upload,
+    chosen_key,
+    store_attachment,
+    store_words,
+)
 from fairlead_gateway.sessions.session_sources import take_up
 from fairlead_gateway.sessions.workspace_choice import live_executors
 
@@ -40,7 +55,7 @@ log = structlog.get_logger()
 LIST_WITHIN_S: Final = 4.0
 ASK_WITHIN_S: Final = 24.0  # an executor gives a server 20 s
 
-_STATUS: Final = {"unknown": 404, "unreachable": 503, "refused": 400}
+_NOT_AGAIN: Final = {"x-should-retry": "false"}  # who asked knows best whether to wait for the server
 _answer: Final = msgspec.json.Decoder(PromptAnswer)
 
 
@@ -64,20 +79,27 @@ class ServerPromptBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     Fields:
         name: of the prompt. arguments: what it is filled in with.
-        model, thinking: instead of the session's.
+        text, attachments: what the person says with it; they stand before the server's words.
+        model, thinking, on_approval: instead of the session's. limits: of the run.
     """
 
     server: McpServerName
     name: PromptName
     arguments: PromptValues = {}
+    text: Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARS)] = ""
+    attachments: Annotated[list[Upload], msgspec.Meta(max_length=MAX_ATTACHMENTS)] = []
     key: Id | None = None
     model: ModelText | None = None
     thinking: ThinkingLevel | None = None
+    limits: RunLimitsBody | None = None
+    on_approval: OnApproval | None = None
 
     @property
     def origin(self) -> PromptOrigin:
         """The prompt that is meant."""
-        return PromptOrigin(server=self.server, name=self.name, arguments=self.arguments)
+        return PromptOrigin(
+            server=self.server, name=self.name, arguments=self.arguments, files=len(self.attachments)
+        )
 
 
 async def listing(request: Request) -> Response:
@@ -128,35 +150,64 @@ async def send(request: Request) -> Response:
     key = chosen_key(body.key, request.headers.getlist("idempotency-key"))
     async with answering():
         seen = await gateway.must_exist(session)
-        stored = await _stored(gateway, session, key, body)
+        own = await _own_words(gateway, request, body)
+        stored = await _stored(gateway, session, key, own)
     if stored is not None:
         return json_response(PromptStored(seq=stored, key=key), 202)
     question = PromptQuestion(kind="get", server=body.server, name=body.name, arguments=body.arguments)
     answer = await _asked(gateway, question)
-    server = _servers(gateway).get(body.server)
-    words = UserInput(
-        text=_marked(body, answer.text),
-        attachments=[_attachment(number, each) for number, each in enumerate(answer.pictures, 1)],
-        sender=principal_of(request).user,
-        untrusted=server is None or not server.trusted,
-        server_prompt=body.origin,
-        model=body.model,
-        thinking=body.thinking,
-    )
+    words = _with_answer(own, answer, _servers(gateway).get(body.server))
     trace = request.headers.get(subjects.H_TRACE)
     async with answering():
         await take_up(gateway, gateway.index.session(session))
         try:
             seq = await store_words(gateway, session, "prompt", key, words, trace, seen)
         except Problem as problem:  # another gateway was first, and the server told it something else
-            earlier = await _stored(gateway, session, key, body) if problem.status == 409 else None
+            earlier = await _stored(gateway, session, key, own) if problem.status == 409 else None
             if earlier is None:
                 raise
             seq = earlier
     return json_response(PromptStored(seq=seq, key=key), 202)
 
 
-async def _stored(gateway: Gateway, session: str, key: str, body: ServerPromptBody) -> int | None:
+async def _own_words(gateway: Gateway, request: Request, body: ServerPromptBody) -> UserInput:
+    """The prompt as far as the person gave it: all but the server's words, which go behind its text."""
+    return UserInput(
+        text=f"{_before(body.text)}{_mark(body.origin)}\n\n",
+        attachments=[await store_attachment(gateway, upload) for upload in body.attachments],
+        sender=principal_of(request).user,
+        server_prompt=body.origin,
+        model=body.model,
+        thinking=body.thinking,
+        limits=body.limits.limits if body.limits is not None else None,
+        on_approval=body.on_approval,
+    )
+
+
+def _with_answer(own: UserInput, answer: PromptAnswer, server: McpServer | None) -> UserInput:
+    """The prompt with the words and pictures of the server.
+
+    Raises:
+        Problem: 400, it is too long, or has too many files.
+    """
+    pictures = [_attachment(number, each) for number, each in enumerate(answer.pictures, 1)]
+    words = replace(
+        own,
+        text=own.text + answer.text,
+        attachments=[*own.attachments, *pictures],
+        untrusted=server is None or not server.trusted,
+    )
+    for field, limit, value in (
+        ("text", MAX_TEXT_CHARS, len(words.text)),
+        ("attachments", MAX_ATTACHMENTS, len(words.attachments)),
+    ):
+        if value > limit:
+            what = f"{field}: at most {limit:,} with what the server gives, got {value:,}"
+            raise Problem(400, what, field=field, limit=limit, value=value)
+    return words
+
+
+async def _stored(gateway: Gateway, session: str, key: str, own: UserInput) -> int | None:
     """Where this very prompt is stored already; None: nothing is under the key.
 
     Raises:
@@ -168,8 +219,11 @@ async def _stored(gateway: Gateway, session: str, key: str, body: ServerPromptBo
     name = record.headers.get(subjects.H_OBJECT)
     data = record.data if name is None else await gateway.objects.get(name)
     earlier = msgspec.json.decode(data, type=UserInput)
-    asked = (earlier.server_prompt, earlier.model, earlier.thinking)
-    if asked != (body.origin, body.model, body.thinking):
+    is_same = earlier.text.startswith(own.text) and earlier.attachments[: len(own.attachments)] == (
+        own.attachments
+    )
+    # Who sent it, and whether the server was trusted then, is not part of the request.
+    if not is_same or (earlier.server_prompt, earlier.options) != (own.server_prompt, own.options):
         raise Problem(409, f"the key {key} was already used for another request", field="key")
     return record.seq
 
@@ -197,10 +251,11 @@ async def _asked(gateway: Gateway, question: PromptQuestion) -> PromptAnswer:
             break
     if failed is None or not failed.problem:
         text = f"no executor that runs offers the MCP server {question.server}; try again"
-        raise Problem(503, text, headers={"Retry-After": "2"})
-    says = "refused" if failed.problem == "refused" else "cannot be reached"
-    text = f"the MCP server {question.server} {says}: {failed.error[:500]}"
-    raise Problem(_STATUS[failed.problem], text)
+        raise Problem(503, text, headers={"Retry-After": "2", **_NOT_AGAIN})
+    if failed.problem == "refused":
+        raise Problem(400, f"the MCP server {question.server} refused: {_in_one_line(failed.error)}")
+    text = f"the MCP server {question.server} cannot be reached: {_in_one_line(failed.error)}"
+    raise Problem(503, text, code="server_unreachable", headers=_NOT_AGAIN)
 
 
 async def _ask(gateway: Gateway, host: str, question: PromptQuestion, within_s: float) -> PromptAnswer | None:
@@ -228,10 +283,20 @@ def _is_offered(server: McpServer, host: str) -> bool:
     return not server.hosts or host in server.hosts
 
 
-def _marked(body: ServerPromptBody, text: str) -> str:
-    """The text behind a line that tells the model whose it is."""
-    given = f" with {msgspec.json.encode(body.arguments).decode()}" if body.arguments else ""
-    return f"[prompt {body.name} of the MCP server {body.server}{given}; these are its words]\n\n{text}"
+def _before(text: str) -> str:
+    """What the person says: before the server's words, which could otherwise pretend to be it."""
+    return f"{text.rstrip()}\n\n" if text.strip() else ""
+
+
+def _mark(origin: PromptOrigin) -> str:
+    """The line that tells the model whose words follow."""
+    given = f" with {msgspec.json.encode(origin.arguments).decode()}" if origin.arguments else ""
+    return f"[prompt {origin.name} of the MCP server {origin.server}{given}; these are its words]"
+
+
+def _in_one_line(text: str) -> str:
+    """What a server says, without what cannot be seen."""
+    return "".join(sign for sign in " ".join(text.split()) if sign.isprintable())[:500]
 
 
 def _attachment(number: int, picture: PromptPicture) -> Attachment:

@@ -2458,11 +2458,13 @@ export interface PromptOptions {
  *
  * Fields:
  *     arguments: what the person filled it in with.
+ *     files: how many of the first attachments are the person's; the others are the server's.
  */
 export interface PromptOrigin {
   server: string;
   name: string;
   arguments?: Record<string, string>;
+  files?: number;
 }
 
 /** JetStream has stored the request under this idempotency key. */
@@ -3082,15 +3084,20 @@ export interface ServerPrompt {
  *
  * Fields:
  *     name: of the prompt. arguments: what it is filled in with.
- *     model, thinking: instead of the session's.
+ *     text, attachments: what the person says with it; they stand before the server's words.
+ *     model, thinking, on_approval: instead of the session's. limits: of the run.
  */
 export interface ServerPromptBody {
   server: string;
   name: string;
   arguments?: Record<string, string>;
+  text?: string;
+  attachments?: Upload[];
   key?: string | null;
   model?: string | null;
   thinking?: ("high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh") | null;
+  limits?: RunLimitsBody | null;
+  on_approval?: ("ask" | "deny") | null;
 }
 
 /** Prompts of the MCP servers that can be reached, by server and name. */
