@@ -10,6 +10,7 @@ import msgspec
 from fairlead_common.protocol.content import ContentBlock, Usage
 from fairlead_common.protocol.entry_base import EntryBase
 from fairlead_common.protocol.plans import PlanStep
+from fairlead_common.protocol.server_prompts import PromptOrigin
 
 BranchAction = Literal["navigate", "edit", "regenerate"]
 # manual: a person asked; threshold: the window was nearly full; overflow: a request was refused as too long.
@@ -65,6 +66,7 @@ class NavigateEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, ta
         summary: of the branch that is left; the model is shown it. Empty: none.
         usage: of the calls that wrote the summary. model: that wrote it.
         counted: as in `CompactionEntry`.
+        untrusted, server_prompt: of the message that an `edit` replaces, for the one that it says.
     """
 
     left: str
@@ -75,6 +77,8 @@ class NavigateEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, ta
     model: str = ""
     usage: Usage = Usage()
     counted: bool = False
+    untrusted: bool = False
+    server_prompt: PromptOrigin | None = None
 
 
 class ForkEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="fork"):

@@ -95,7 +95,8 @@ class BranchFold(StateFields):
                 key=request.key,
                 sender=request.sender,
                 reply_to=request.reply_to,
-                untrusted=request.untrusted,
+                untrusted=request.untrusted or entry.untrusted,
+                server_prompt=entry.server_prompt,
             )
             self.queue, self.edited = {said.id: said} | self.queue, said.id
         elif request.action == "regenerate":

@@ -13,10 +13,10 @@ from fairlead_agent.compaction.summariser import Written
 from fairlead_agent.session.next_step import ChangeBranch, Restore
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.replies import Replies
-from fairlead_common.bus.branch_reads import read_tree, restore
+from fairlead_common.bus.branch_reads import find_entry, read_tree, restore
 from fairlead_common.protocol.branch_entries import BranchRequestEntry, NavigateEntry, Stretch
 from fairlead_common.protocol.content import Usage, UserMessage
-from fairlead_common.protocol.entries import DroppedEntry
+from fairlead_common.protocol.entries import DroppedEntry, MessageEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.session_log.conversation import SUMMARY_SENDER, Item, is_from_hook
 
@@ -28,10 +28,15 @@ Summarise = Callable[[list[Item], Callable[[], bool]], Awaitable[Written | None]
 
 
 class Target(NamedTuple):
-    """Where the conversation goes on: behind this entry, which `path` leads to."""
+    """Where the conversation goes on: behind this entry, which `path` leads to.
+
+    Fields:
+        edited: the message that is said in other words.
+    """
 
     entry: str
     path: list[Stretch]
+    edited: UserMessage | None = None
 
 
 class Branches:
@@ -58,6 +63,7 @@ class Branches:
         async with self._owner.lock:
             if summary is None or self._is_taken_back(request):
                 return
+            edited = found.edited  # whose words are kept or changed: they do not become a person's own by it
             await self._owner.append_locked(
                 NavigateEntry(
                     id=new_id(),
@@ -70,6 +76,8 @@ class Branches:
                     model=summary.by,
                     usage=summary.usage,
                     counted=summary.counted,
+                    untrusted=edited is not None and edited.untrusted,
+                    server_prompt=edited.server_prompt if edited is not None else None,
                 )
             )
             if self._state.lacks_history:
@@ -112,7 +120,9 @@ class Branches:
                 return None  # the message before it is one that the summary kept
             target = items[index - 1].entry_id if index else state.first
         path = state.place_of(target)
-        return None if path is None else Target(target, path)
+        message = items[index].message
+        edited = message if request.action == "edit" and isinstance(message, UserMessage) else None
+        return None if path is None else Target(target, path, edited)
 
     async def _in_log(self, request: BranchRequestEntry) -> Target | str:
         tree = await read_tree(self._owner.bus, self._owner.objects, self._state)
@@ -128,9 +138,15 @@ class Branches:
             target = tree.before(wanted)
         else:
             target = tree.end(wanted)
+        edited = await self._message(wanted) if request.action == "edit" else None
         if target not in tree:  # of the session that this one was forked from
-            return Target(target, [Stretch(self._state.fork_seq, self._state.fork_seq, target)])
-        return Target(target, tree.branch(target))
+            return Target(target, [Stretch(self._state.fork_seq, self._state.fork_seq, target)], edited)
+        return Target(target, tree.branch(target), edited)
+
+    async def _message(self, entry_id: str) -> UserMessage | None:
+        found = await find_entry(self._owner.bus, self._owner.objects, self._state, entry_id)
+        message = found[0].message if found and isinstance(found[0], MessageEntry) else None
+        return message if isinstance(message, UserMessage) else None
 
     async def _drop(self, request: BranchRequestEntry, reason: str) -> None:
         await self._replies.drop(request.mail_seq, reason)

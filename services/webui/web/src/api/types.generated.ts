@@ -2103,6 +2103,7 @@ export interface NavigateBody {
  *     summary: of the branch that is left; the model is shown it. Empty: none.
  *     usage: of the calls that wrote the summary. model: that wrote it.
  *     counted: as in `CompactionEntry`.
+ *     untrusted, server_prompt: of the message that an `edit` replaces, for the one that it says.
  */
 export interface NavigateEntry {
   type: "navigate";
@@ -2120,6 +2121,8 @@ export interface NavigateEntry {
   model?: string;
   usage?: Usage;
   counted?: boolean;
+  untrusted?: boolean;
+  server_prompt?: PromptOrigin | null;
 }
 
 /** Body of `POST /v1/conversations`. `items`: messages that it begins with. */
@@ -3811,6 +3814,8 @@ export interface StoredNavigateEntry {
   model?: string;
   usage?: Usage;
   counted?: boolean;
+  untrusted?: boolean;
+  server_prompt?: PromptOrigin | null;
   seq: number;
   index?: number;
 }
