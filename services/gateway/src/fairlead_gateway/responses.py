@@ -167,21 +167,10 @@ class EntryPage(msgspec.Struct, frozen=True, kw_only=True):
     next: int | None
 
 
-class ListedApproval(Approval, frozen=True, kw_only=True):
-    """One tool call, budget or question that waits for a person, and what the caller may do about it.
-
-    Fields:
-        refusal: why the caller may only deny it, as when the budget is not theirs to raise; empty: there is
-            no such reason.
-    """
-
-    refusal: str = ""
-
-
 class ApprovalList(msgspec.Struct, frozen=True, kw_only=True):
     """Pending approvals, oldest first."""
 
-    approvals: list[ListedApproval]
+    approvals: list[Approval]
 
 
 class Me(msgspec.Struct, frozen=True, kw_only=True):

@@ -120,8 +120,8 @@ class SessionSummary(Session, frozen=True, kw_only=True):
     deleted: bool = False
 
 
-class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool call or question that waits for a person, as lists and the HTTP API show it.
+class _WaitingApproval(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool call, budget or question that waits for a person.
 
     Fields:
         kind: what is asked for: `call`, `budget`, or a `question`, which takes an answer.
@@ -152,7 +152,18 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     kind: ApprovalKind = "call"
 
 
-class ApprovalSummary(Approval, frozen=True, kw_only=True):
+class Approval(_WaitingApproval, frozen=True, kw_only=True):
+    """What waits for a person, as lists and the HTTP API show it to one user.
+
+    Fields:
+        refusal: why the user may only deny it, as when the budget is not theirs to raise; empty: there is no
+            such reason.
+    """
+
+    refusal: str = ""
+
+
+class ApprovalSummary(_WaitingApproval, frozen=True, kw_only=True):
     """What is stored of a pending approval: key `approval.<id>`.
 
     Fields:
@@ -163,7 +174,13 @@ class ApprovalSummary(Approval, frozen=True, kw_only=True):
 
 
 _session = msgspec.json.Decoder(SessionSummary)
+_APPROVAL_FIELDS: Final = _WaitingApproval.__struct_fields__
 _approval = msgspec.json.Decoder(ApprovalSummary)
+
+
+def shown(approval: ApprovalSummary, refusal: str) -> Approval:
+    """The approval as lists show it to somebody; `refusal`: why they may only deny it."""
+    return Approval(**{name: getattr(approval, name) for name in _APPROVAL_FIELDS}, refusal=refusal)
 
 
 def session_marker(last_seq: int) -> bytes:

@@ -14,7 +14,7 @@ from fairlead_common.protocol.budgets import refusal_to_raise
 from fairlead_common.protocol.entries import ApprovalRequestEntry
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.messages import Decision, DecisionKind
-from fairlead_common.protocol.projections import Approval, ApprovalSummary
+from fairlead_common.protocol.projections import Approval, ApprovalSummary, shown
 from fairlead_common.protocol.question_forms import MAX_FIELD_CHOICES, MAX_FIELDS, Value
 from fairlead_common.protocol.questions import MAX_ANSWER_CHARS, checked_answer, question_in
 from fairlead_common.received import Headers
@@ -23,7 +23,7 @@ from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode, one
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.identity.session_access import check_session, sees
-from fairlead_gateway.responses import ApprovalList, ListedApproval, Stored
+from fairlead_gateway.responses import ApprovalList, Stored
 
 LISTED_WITHIN_S = 1.0
 
@@ -55,7 +55,7 @@ async def listing(request: Request) -> Response:
         check_id(session, "session")
     gateway, principal = gateway_of(request), principal_of(request)
     found = [each for each in gateway.index.approvals(session) if sees(gateway, principal, each.session)]
-    return json_response(ApprovalList(approvals=[listed(principal, each) for each in found]))
+    return json_response(ApprovalList(approvals=[shown_to(principal, each) for each in found]))
 
 
 async def decide(request: Request) -> Response:
@@ -157,7 +157,6 @@ def refusal_to_allow(principal: Principal, approval: ApprovalRequestEntry | Appr
     return refusal_to_raise(approval.arguments, principal.account, is_admin=principal.is_admin)
 
 
-def listed(principal: Principal, approval: ApprovalSummary) -> ListedApproval:
+def shown_to(principal: Principal, approval: ApprovalSummary) -> Approval:
     """The approval as this principal sees it."""
-    fields = {name: getattr(approval, name) for name in Approval.__struct_fields__}
-    return ListedApproval(**fields, refusal=refusal_to_allow(principal, approval))
+    return shown(approval, refusal_to_allow(principal, approval))

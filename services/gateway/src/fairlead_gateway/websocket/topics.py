@@ -11,7 +11,7 @@ from fairlead_gateway.events.change_stream import PAUSE_S
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http.health import ReadinessCheck
 from fairlead_gateway.identity.principal import Principal
-from fairlead_gateway.sessions.approvals import listed
+from fairlead_gateway.sessions.approvals import shown_to
 from fairlead_gateway.websocket.frames import Topic
 from fairlead_gateway.websocket.presence import Presence, Present
 
@@ -127,8 +127,8 @@ class Topics:
     def _about(self, hint: Hint) -> dict[str, Any]:
         if hint.kind == "approval" and hint.id:
             approval = self._gateway.index.approval(hint.id)
-            shown = None if approval is None else listed(self._principal, approval)
-            return {"id": hint.id, "approval": shown}  # None: it is decided
+            told = None if approval is None else shown_to(self._principal, approval)
+            return {"id": hint.id, "approval": told}  # None: it is decided
         about: dict[str, Any] = {"id": hint.id}
         if hint.action:
             about["action"] = hint.action

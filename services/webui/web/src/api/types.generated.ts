@@ -101,6 +101,35 @@ export interface AllowedTools {
   tools: ChosenFunction[];
 }
 
+/**
+ * What waits for a person, as lists and the HTTP API show it to one user.
+ *
+ * Fields:
+ *     refusal: why the user may only deny it, as when the budget is not theirs to raise; empty: there is no
+ *         such reason.
+ */
+export interface Approval {
+  id: string;
+  session: string;
+  call_id: string;
+  tool: string;
+  arguments: Record<string, unknown>;
+  workspace: string;
+  host: string;
+  why: string;
+  shown_hash: string;
+  expires_at: number;
+  requested_at: number;
+  sandbox: string;
+  scope: string;
+  access: string;
+  remote: string;
+  grants: Record<string, string>;
+  tainted: boolean;
+  kind: "budget" | "call" | "question";
+  refusal: string;
+}
+
 /** A call or a question waits for a person, who is shown these fields of `ApprovalRequestEntry`. */
 export interface ApprovalAsked {
   type: "approval_request";
@@ -164,7 +193,7 @@ export interface ApprovalItem {
 
 /** Pending approvals, oldest first. */
 export interface ApprovalList {
-  approvals: ListedApproval[];
+  approvals: Approval[];
 }
 
 /**
@@ -1811,35 +1840,6 @@ export interface Limits {
   sandbox?: string;
   workMode?: string;
   deny?: string[];
-}
-
-/**
- * One tool call, budget or question that waits for a person, and what the caller may do about it.
- *
- * Fields:
- *     refusal: why the caller may only deny it, as when the budget is not theirs to raise; empty: there is
- *         no such reason.
- */
-export interface ListedApproval {
-  id: string;
-  session: string;
-  call_id: string;
-  tool: string;
-  arguments: Record<string, unknown>;
-  workspace: string;
-  host: string;
-  why: string;
-  shown_hash: string;
-  expires_at: number;
-  requested_at: number;
-  sandbox: string;
-  scope: string;
-  access: string;
-  remote: string;
-  grants: Record<string, string>;
-  tainted: boolean;
-  kind: "budget" | "call" | "question";
-  refusal: string;
 }
 
 /** An entry, and the sequence of its record in the stream AUDIT. */

@@ -42,7 +42,7 @@ type Since<T, Always extends keyof T> = Pick<T, Always> & Partial<Omit<T, Always
 
 export type Session = Since<wire.Session, "id" | "agent" | "mode" | "model" | "status" | "created_at" | "updated_at">;
 export type Approval = Since<
-  wire.ListedApproval,
+  wire.Approval,
   "id" | "session" | "call_id" | "tool" | "arguments" | "workspace" | "host" | "why" | "shown_hash" | "expires_at"
 >;
 export type Agent = Since<wire.Agent, "name">;
