@@ -343,3 +343,20 @@ async def test_a_call_whose_run_ended_long_ago_is_not_taken_up(
         other, _ = await agent_of(bus, 1)
         await finish(other, "today")
         assert "today" in await again
+
+
+async def test_the_same_bytes_after_a_refusal_are_no_retry_of_the_refused_request(
+    bus: Bus, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    """Refused once the call is recorded, as the conversation is of another agent."""
+    body = {"model": "main", "conversation": "conv_mine", "input": "go"}
+    agents: dict[str, object] = {"agents.second.mode": "ask"}
+    async with running_gateway(nats_server.url, tmp_path, agents) as gateway:
+        await gateway.session(id="mine", agent="second")
+        await FakeAgent(bus, "mine").list_as(agent="second", status="idle")
+        for _ in range(2):
+            status, answer = await gateway.call("POST", "/v1/responses", body)
+            assert status == 400, answer
+            assert answer["error"]["param"] == "model"
+        assert len(await until(bus, "*.ended", 2)) == 2
+    assert await prompts(bus) == []

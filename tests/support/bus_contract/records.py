@@ -187,6 +187,8 @@ async def test_reading_goes_over_many_batches_and_stops_where_it_is_told(bus: Bu
         await bus.create(s.SESSIONS, s.mail("a" if number % 2 else "b", "prompt", f"k{number}"), b"x")
     mail = s.session_mail("a")
     assert [r.seq for r in await all_of(bus, s.SESSIONS, mail, batch=3)] == list(range(2, 21, 2))
+    found = [await bus.first(s.SESSIONS, mail, start=start) for start in (1, 2, 3, 20, 21)]
+    assert [r and r.seq for r in found] == [2, 2, 4, 20, None]
     assert [r.seq for r in await all_of(bus, s.SESSIONS, mail, batch=3, start=7)] == list(range(8, 21, 2))
     assert [r.seq for r in await all_of(bus, s.SESSIONS, mail, batch=2, limit=5)] == [2, 4, 6, 8, 10]
     assert [r.seq for r in await all_of(bus, s.SESSIONS, mail, start=21)] == []

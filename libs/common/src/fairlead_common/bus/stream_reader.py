@@ -138,9 +138,12 @@ class Reader(JetStreamApi):
         reply = await self._direct(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"")
         return None if reply is None else _record(reply)
 
-    async def first(self, stream: str, subject: str) -> Record | None:
-        """The first record on `subject`, or None."""
-        query: dict[str, object] = {"seq": 1, "next_by_subj": subject}
+    async def first(self, stream: str, subject: str, *, start: int = 1) -> Record | None:
+        """The first record that matches `subject` from sequence `start`, or None.
+
+        nats-server counts all subjects that match for a batch, as `read` asks for, and not for this.
+        """
+        query: dict[str, object] = {"seq": start, "next_by_subj": subject}
         if self.replicated and not self._reads_by_subject(stream):
             return await self._from_leader(stream, query)
         reply = await self._direct(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(query))

@@ -15,25 +15,33 @@ records are created once, never replaced or removed, and expire. They are keys o
 """
 
 import asyncio
+import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.jetstream_api import JetStreamError
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.received import Record
+from fairlead_gateway.openai_api.open_calls import EqualCalls
 from fairlead_gateway.openai_api.waiting_clients import WaitingClients
 
 KEPT_S: Final = 2 * 3600.0  # longer than a run and the retries of its client
 # An answer that was sent longer ago than this has arrived: the same words again are a new request.
 LATE_S: Final = 60.0
 
+_AT_ONCE: Final = 64  # calls, whose other records are read together
+_ONE_BY_ONE: Final = 3  # new records that are read alone
+_TOO_MANY: Final = 413  # records for one such read
+
+_KEYS: Final = f"$KV.{subjects.BUCKET_SESSIONS}."
 _ENDED: Final = "ended"
 _FIRST: Final = "first"
 _MARKS: Final = (f".{_ENDED}", f".{_FIRST}")
@@ -93,10 +101,12 @@ class Visit(NamedTuple):
     Fields:
         call: under which its visits are recorded.
         seq: sequence of its own record; a later visitor has a higher one.
+        request: hash of the request that the call was recorded for; empty for one by an Idempotency-Key.
     """
 
     call: str
     seq: int
+    request: str = ""
 
 
 class _Ended(msgspec.Struct, frozen=True):
@@ -106,9 +116,14 @@ class _Ended(msgspec.Struct, frozen=True):
 
 
 class _After(msgspec.Struct, frozen=True):
-    """Where the client waits that took up a call; also read from an `AcceptedCall`."""
+    """Where the client waits that took up a call; also read from an `AcceptedCall`.
+
+    Fields:
+        id: of the request, without which two of one gateway would write the same.
+    """
 
     gateway: str = ""
+    id: str = ""
 
 
 _call = msgspec.json.Decoder(AcceptedCall)
@@ -133,27 +148,35 @@ class AcceptedCalls:
         self._waiting = waiting
         self._bucket = Bucket(bus, subjects.BUCKET_SESSIONS)
         self._request = asyncio.current_task()
+        self._accepted: list[Visit] = []
+        self._looks_for_lost = False
 
     async def accept(self, request: str, call: AcceptedCall) -> Visit:
         """Record a call before its prompt is stored."""
         call = msgspec.structs.replace(call, gateway=self._waiting.boot)
         seq = await self._create(f"call.{request}.{call.key}", msgspec.json.encode(call))
-        return self._visit(call.key, seq)
+        self._waiting.open_calls.accepted(request, seq)
+        visit = self._visit(call.key, seq, request)
+        self._accepted.append(visit)
+        return visit
 
     async def find(self, request: str, attempt: int) -> tuple[AcceptedCall, Visit] | None:
         """The call that attempt number `attempt` (1, 2, ...) of a request belongs to; None if there is none.
 
         Each call is found once by each number: of several equal requests at the same time each gets one.
         """
-        for record in reversed(await self._read(f"call.{request}.*")):
-            call = _call.decode(record.data)
-            if await self._is_over(call.key):
-                continue
-            try:
-                seq = await self._create(f"call.{call.key}.again-{attempt}", new_id().encode())
-            except ConflictError:
-                continue
-            return call, self._visit(call.key, seq)
+        for some in _newest_first(await self._read(f"call.{request}.*")):
+            calls = [_call.decode(record.data) for record in some]
+            marks = await self._bucket.last_of(f"call.{each.key}.{_ENDED}" for each in calls)
+            for call in calls:
+                # What has ended since is seen by the second look alone, and so it is behind a slow replica.
+                if _is_over(marks.get(f"call.{call.key}.{_ENDED}")) or _is_over(await self._ended(call.key)):
+                    continue
+                try:
+                    seq = await self._create(f"call.{call.key}.again-{attempt}", new_id().encode())
+                except ConflictError:
+                    continue
+                return call, self._visit(call.key, seq, request)
         return None
 
     async def find_lost(
@@ -170,28 +193,94 @@ class AcceptedCalls:
         Raises:
             BusUnavailableError: a gateway does not say whether its client still waits.
         """
-        for record in reversed(await self._read(f"call.{request}.*")):
-            call = _call.decode(record.data)
-            visits = [record, *await self._read(f"call.{call.key}.*")]
-            last = max(visits, key=lambda each: each.seq)
-            if last.subject.endswith(_MARKS) or any(each.subject.endswith(f".{_ENDED}") for each in visits):
-                continue
-            if not may_be(call, last.stored_s) or not await self._is_lost(last):
-                continue
-            key = f"call.{call.key}.after-{last.seq}"
-            try:
-                seq = await self._create(key, msgspec.json.encode(_After(self._waiting.boot)))
-            except ConflictError:
-                continue
-            return call, self._visit(call.key, seq)
+        self._looks_for_lost = True
+        gone: set[str] = set()
+        equal = self._waiting.open_calls.of(request)
+        await self._look_for_more(equal, f"call.{request}.*")
+        equal.drop_expired(KEPT_S)
+        lost = [record for record in equal.open.values() if not self._waiting.holds(record.seq)]
+        for some in _newest_first(lost):
+            calls = [(record, _call.decode(record.data)) for record in some]
+            found = await self._last_visits(calls)
+            for ended in {call.key for _, call in calls} - {call.key for _, call, _ in found}:
+                equal.open.pop(ended, None)
+            for record, call, last in found:
+                if not may_be(call, last.stored_s) or not await self._is_lost(last, gone):
+                    continue
+                if not self._waiting.take_up(last.seq, self._request):
+                    continue
+                if (visit := await self._take_up(request, record, call, last)) is not None:
+                    return call, visit
         return None
 
-    async def _is_lost(self, visit: Record) -> bool:
+    async def _look_for_more(self, equal: EqualCalls, keys: str) -> None:
+        """Read the records that are new; a few of them one by one, which a long history does not slow."""
+        for _ in range(_ONE_BY_ONE):
+            record = await self._bus.first(self._bucket.stream, _KEYS + keys, start=equal.upto + 1)
+            if record is None:
+                return
+            equal.add([record])
+        equal.add(await self._read(keys, after=equal.upto))
+
+    async def _take_up(self, request: str, record: Record, call: AcceptedCall, last: Record) -> Visit | None:
+        """The visit of this request, if the call has not ended and no one was faster."""
+        now = await self._last_visit(record, call)
+        if now is None or now.seq != last.seq:
+            return None
+        after = _After(self._waiting.boot, new_id())
+        try:
+            seq = await self._create(f"call.{call.key}.after-{last.seq}", msgspec.json.encode(after))
+        except ConflictError:
+            return None
+        return self._visit(call.key, seq, request)
+
+    async def _last_visits(
+        self, calls: list[tuple[Record, AcceptedCall]]
+    ) -> list[tuple[Record, AcceptedCall, Record]]:
+        """Those calls that have not ended, each with its last visit. In a cluster some may have by now."""
+        last = {call.key: record for record, call in calls}
+        ended: set[str] = set()
+        keys = [f"{_KEYS}call.{key}.*" for key in last]
+        try:
+            found = await self._bus.last_of(self._bucket.stream, keys)
+        except JetStreamError as error:
+            if error.code != _TOO_MANY:
+                raise
+            looks = [(record, call, await self._last_visit(record, call)) for record, call in calls]
+            return [(record, call, seen) for record, call, seen in looks if seen is not None]
+        for each in found:
+            key = each.subject.split(".")[-2]
+            if each.subject.endswith(_MARKS):
+                ended.add(key)
+            elif each.seq > last[key].seq:
+                last[key] = each
+        return [(record, call, last[call.key]) for record, call in calls if call.key not in ended]
+
+    async def _last_visit(self, record: Record, call: AcceptedCall) -> Record | None:
+        """The last visit of a call as it is now; None: it has ended."""
+        there, ended, last = await asyncio.gather(
+            self._bus.last(self._bucket.stream, record.subject),
+            self._ended(call.key),
+            self._bus.last(self._bucket.stream, f"{_KEYS}call.{call.key}.*"),
+        )
+        if there is None or ended is not None:
+            return None
+        return record if last is None else last
+
+    async def _is_lost(self, visit: Record, gone: set[str]) -> bool:
         try:
             boot = _after.decode(visit.data).gateway
         except msgspec.DecodeError:  # of a request that counts its attempts, which sends the count again
             return False
-        return bool(boot) and await self._waiting.is_lost(boot, visit.seq)
+        return bool(boot) and await self._waiting.is_lost(boot, visit.seq, gone)
+
+    async def refuse(self) -> None:
+        """Record that this request was answered with an error: it is no lost one, if it is sent again.
+
+        Those that count their attempts may find it again.
+        """
+        for visit in self._accepted if self._looks_for_lost else ():
+            await self.end(visit)
 
     async def first(self, call: str) -> AcceptedCall | None:
         """What an Idempotency-Key was first used for; None: it is new."""
@@ -222,25 +311,32 @@ class AcceptedCalls:
     async def end(self, visit: Visit) -> None:
         """Record that no one has to come back for the answer."""
         ended = _Ended(time.time_ns() // 1_000_000)
-        try:
+        with contextlib.suppress(ConflictError):  # the answer was sent to an earlier visitor too
             await self._create(f"call.{visit.call}.{_ENDED}", msgspec.json.encode(ended))
-        except ConflictError:
-            return  # the answer was sent to an earlier visitor too
+        self._waiting.open_calls.ended(visit.request, visit.call)
 
-    def _visit(self, call: str, seq: int) -> Visit:
+    def _visit(self, call: str, seq: int, request: str = "") -> Visit:
         if self._request is not None:
             self._waiting.add(seq, self._request)
-        return Visit(call, seq)
+        return Visit(call, seq, request)
 
-    async def _is_over(self, key: str) -> bool:
-        record = await self._bucket.get(f"call.{key}.{_ENDED}")
-        if record is None:
-            return False
-        return time.time_ns() // 1_000_000 - _ended.decode(record.data).at > LATE_S * 1000
+    async def _ended(self, key: str) -> Record | None:
+        return await self._bucket.get(f"call.{key}.{_ENDED}")
 
     async def _create(self, key: str, value: bytes) -> int:
         return await self._bucket.create(key, value, ttl_s=KEPT_S)
 
     async def _read(self, keys: str, *, after: int = 0) -> list[Record]:
-        subject = f"$KV.{subjects.BUCKET_SESSIONS}.{keys}"
-        return [each async for each in self._bus.read(self._bucket.stream, subject, start=after + 1)]
+        found = self._bus.read(self._bucket.stream, _KEYS + keys, start=after + 1)
+        return [each async for each in found]
+
+
+def _is_over(ended: Record | None) -> bool:
+    """Whether an answer was sent so long ago that it has arrived."""
+    return ended is not None and time.time_ns() // 1_000_000 - _ended.decode(ended.data).at > LATE_S * 1000
+
+
+def _newest_first(records: Sequence[Record]) -> Iterator[list[Record]]:
+    """All of them, so many at a time as are looked at together."""
+    for end in range(len(records), 0, -_AT_ONCE):
+        yield list(reversed(records[max(0, end - _AT_ONCE) : end]))

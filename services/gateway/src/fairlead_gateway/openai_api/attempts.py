@@ -1,5 +1,6 @@
 """Which prompt a request is about: a new one, or that of an earlier request which it repeats."""
 
+import contextlib
 import hashlib
 import re
 import time
@@ -10,9 +11,9 @@ from typing import Final, NamedTuple
 
 from starlette.requests import Request
 
-from fairlead_common.errors import RetryableError
+from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError, RetryableError
 from fairlead_common.protocol.ids import check_id, is_id, new_id
-from fairlead_gateway.gateway import Gateway, gateway_of, principal_of
+from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, problem_of
 from fairlead_gateway.identity.session_access import check_own_session, check_session
 from fairlead_gateway.openai_api.accepted import (
@@ -30,6 +31,7 @@ RETRY_COUNT: Final = "x-stainless-retry-count"  # of OpenAI's SDKs: 0 for the fi
 UNCOUNTED_BACKOFF_S: Final = 4.0
 # After its run has ended, the same words are a new request, though nobody was told the answer.
 FRESH_S: Final = 120.0
+CLIENT_LEFT: Final = 408  # status of a request that no one waits for
 
 _COUNT: Final = re.compile(r"[0-9]{1,4}\Z")
 _UNCOUNTED: Final = re.compile(r"\bai(-sdk)?/")
@@ -153,7 +155,7 @@ async def check_present(request: Request, attempt: Attempt) -> None:
         Problem: 408; its next attempt may have looked for this one already, and found nothing.
     """
     if attempt.record and await request.is_disconnected():
-        raise Problem(408, "the client closed the connection before its request was accepted")
+        raise Problem(CLIENT_LEFT, "the client closed the connection before its request was accepted")
 
 
 def _is_fresh(gateway: Gateway, call: AcceptedCall, asked_s: float) -> bool:
@@ -179,7 +181,7 @@ def named_session(request: Request) -> str:
 
 
 @asynccontextmanager
-async def once(*, retry_is_safe: bool) -> AsyncIterator[None]:
+async def once(calls: AcceptedCalls, *, retry_is_safe: bool) -> AsyncIterator[None]:
     """Keeps clients that repeat failed requests by themselves from saying things twice."""
     try:
         yield
@@ -188,6 +190,13 @@ async def once(*, retry_is_safe: bool) -> AsyncIterator[None]:
         if not retry_is_safe:
             problem.headers["x-should-retry"] = "false"
         raise problem from error
+    except (Problem, InvalidInputError, ConflictError) as error:
+        status = error.status if isinstance(error, Problem) else 400
+        if status < 500 and status != CLIENT_LEFT:
+            with contextlib.suppress(FairleadError, TimeoutError):
+                async with answering():
+                    await calls.refuse()
+        raise
 
 
 def _token(text: str) -> str:

@@ -74,7 +74,7 @@ async def completions(request: Request) -> Completion[AnswerPiece] | SideTask:
     check_sent(history)
     calls = AcceptedCalls(gateway.bus, gateway.waiting)
     known = KnownAnswers(gateway.bus, gateway.config.current.gateway.openai.session_days)
-    async with once(retry_is_safe=is_repeatable(request)), answering():
+    async with once(calls, retry_is_safe=is_repeatable(request)), answering():
         attempt = await attempt_of(request, calls, raw, principal.user, prefix="chat")
         attempt = await _placed(gateway, calls, known, history, attempt._replace(choices=count))
         check_same(attempt, count)
@@ -164,11 +164,11 @@ async def _accepted(
 ) -> _Stored:
     """Store what the request brings, in the session of the attempt."""
     gateway, principal = gateway_of(request), principal_of(request)
-    visit, seen, event, prompt = await asyncio.gather(
+    prompt = await prompt_of(gateway.objects, history, principal.user)  # first: it may be refused
+    visit, seen, event = await asyncio.gather(
         recorded(calls, attempt),
         gateway.seen(attempt.session),
         gateway.bus.last(subjects.EVENTS, subjects.event(attempt.session)),
-        prompt_of(gateway.objects, history, principal.user),
     )
     if seen is not None:
         await check_call_session(request, attempt)

@@ -14,6 +14,7 @@ from fairlead_common.errors import NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.received import Delivery
+from fairlead_gateway.openai_api.open_calls import UnendedCalls
 
 ANSWER_WITHIN_S: Final = 2.0
 RECONNECT_S: Final = 0.3  # a process that nobody hears may be connecting again
@@ -26,13 +27,15 @@ class WaitingClients:
     """The visits (see `Visit`) whose clients wait for the answer at this process, by their sequences.
 
     Fields:
-        boot: id of this process.
+        boot: id of this process. open_calls: what it knows of calls that may be repeated.
     """
 
     def __init__(self, bus: Bus) -> None:
         self.boot = new_id()
+        self.open_calls = UnendedCalls()
         self._bus = bus
         self._waiting: dict[int, asyncio.Task[Any]] = {}
+        self._taken_up: set[int] = set()
 
     def add(self, seq: int, request: asyncio.Task[Any]) -> None:
         """A visit was recorded. It lasts until `leave`, or until its request has ended in any way."""
@@ -43,14 +46,35 @@ class WaitingClients:
         """The client of a visit is gone, or has its answer."""
         self._waiting.pop(seq, None)
 
-    async def is_lost(self, boot: str, seq: int) -> bool:
+    def take_up(self, seq: int, request: asyncio.Task[Any] | None) -> bool:
+        """Whether no other request here takes up the call of this visit, until the request has ended.
+
+        What is stored decides; so those who come back at once to equal calls do not race for one of them.
+        """
+        if seq in self._taken_up:
+            return False
+        if request is not None:
+            self._taken_up.add(seq)
+            request.add_done_callback(lambda _: self._taken_up.discard(seq))
+        return True
+
+    def holds(self, seq: int) -> bool:
+        """Whether the client of a visit waits here."""
+        return seq in self._waiting
+
+    async def is_lost(self, boot: str, seq: int, gone: set[str]) -> bool:
         """Whether the client of a visit at the process `boot` no longer waits there.
+
+        Args:
+            gone: processes that were found to be gone a moment ago; this one is added if it is.
 
         Raises:
             BusUnavailableError: the process does not say.
         """
         if boot == self.boot:
-            return seq not in self._waiting
+            return not self.holds(seq)
+        if boot in gone:
+            return True
         try:
             return await self._ask(boot, seq)
         except NotFoundError:
@@ -58,6 +82,7 @@ class WaitingClients:
         try:
             return await self._ask(boot, seq)
         except NotFoundError:
+            gone.add(boot)
             return True
 
     async def _ask(self, boot: str, seq: int) -> bool:

@@ -75,11 +75,11 @@ class Prompting:
         if self._attempt is None:
             attempt = self._attempt = await self._placed(attempt, history, previous)
         self._history_kept = history, attempt.session, attempt.hidden
-        visit, seen, event, prompt = await asyncio.gather(
+        prompt = await prompt_of(gateway.objects, history, incoming.principal.user)  # it may be refused
+        visit, seen, event = await asyncio.gather(
             recorded(incoming.calls, attempt),
             gateway.seen(attempt.session),
             gateway.bus.last(subjects.EVENTS, subjects.event(attempt.session)),
-            prompt_of(gateway.objects, history, incoming.principal.user),
         )
         if attempt.record:  # so that it is recorded once
             self._attempt = attempt._replace(record="", visit=visit)

@@ -57,7 +57,7 @@ async def create(request: Request) -> Response | ResponseStream:
         raise Problem(404, f"there is no agent {body.model[:80]!r}", code="model_not_found", field="model")
     incoming = Incoming(gateway, request, raw, body, principal)
     acceptance = Acceptance(incoming)
-    async with once(retry_is_safe=is_repeatable(request)), answering():
+    async with once(incoming.calls, retry_is_safe=is_repeatable(request)), answering():
         accepted = await acceptance.accept()
     stored = accepted.stored
     request.state.audited_session = stored.id.session
