@@ -195,9 +195,9 @@ def test_a_backup_is_made_by_schedule_and_told(up: FairleadUp) -> None:
     assert up.cli("backup", "--if-due").stdout == ""
 
 
-def prompted(up: FairleadUp, text: str, trace: str) -> str:
+def prompted(up: FairleadUp, text: str, trace: str, session: str = "") -> str:
     """The session of a prompt that a client sent with its trace."""
-    session = up.session()
+    session = session or up.session()
     body = json.dumps({"text": text}).encode()
     headers = {
         "Authorization": f"Bearer {up.token}",
@@ -212,6 +212,17 @@ def prompted(up: FairleadUp, text: str, trace: str) -> str:
 def spans(collector: OtlpReceiver, trace: str) -> dict[str, ReceivedSpan]:
     """By id, so that one that was made twice counts once."""
     return {each.own_id: each for each in collector.spans if each.trace == trace}
+
+
+def until_traced(collector: OtlpReceiver, trace: str, *names: str) -> dict[str, ReceivedSpan]:
+    """The spans of a trace by name, once these and that of its run have come: each service sends its own."""
+
+    def found() -> dict[str, ReceivedSpan] | None:
+        named = {each.name: each for each in spans(collector, trace).values()}
+        return named if {"invoke_agent main", *names} <= set(named) else None
+
+    named: dict[str, ReceivedSpan] = until(found, f"no run in the trace {trace}")
+    return named
 
 
 def test_one_trace_goes_from_the_prompt_over_turns_and_tool_calls_to_the_executor(
@@ -230,6 +241,7 @@ def test_one_trace_goes_from_the_prompt_over_turns_and_tool_calls_to_the_executo
     assert [each.parent for each in chats] == [run.own_id] * 2
     assert chats[0].attributes["gen_ai.provider.name"] == "openai"
     assert chats[0].attributes["gen_ai.usage.output_tokens"] > 0
+    assert chats[0].attributes["gen_ai.response.finish_reasons"] == ["tool_call"]
     assert run.attributes["gen_ai.conversation.id"] == session
     assert (run.attributes["fairlead.run.outcome"], run.error) == ("completed", "")
     until(lambda: collector.metrics.get(("fairlead-agent", "fairlead_runs_total"), 0) >= 1, "no metrics")
@@ -252,3 +264,56 @@ def test_the_trace_goes_on_where_the_owner_was_killed(up: FairleadUp, collector:
     assert call.parent == run.own_id
     assert found["run bash"].parent == call.own_id
     assert sum(each.name == "run bash" for each in spans(collector, trace).values()) == 1
+
+
+def test_each_prompt_of_a_session_has_a_trace_of_its_own_wherever_it_comes_from(
+    up: FairleadUp, collector: OtlpReceiver
+) -> None:
+    trace = "c3" * 16
+    session = prompted(up, 'op=O3 steps=1 run="echo a" answer="done"', trace)
+    until_traced(collector, trace)
+    from_nats = json.dumps({"text": 'op=O4 steps=1 run="echo b" answer="done"'}).encode()
+    publish(up, f"fairlead.session.{session}.in.prompt.o4", from_nats)
+    message = 'op=O5 steps=1 run="echo c" answer="done"'
+    added = up.cli("cron", "add", "--every", "1h", "--session", "isolated", "--message", message, "--json")
+    job = json.loads(added.stdout)["job"]["id"]
+    assert up.cli("cron", "run", job, "--force").returncode == 0
+
+    def others() -> dict[str, ReceivedSpan] | None:
+        runs = [each for each in collector.spans if each.name == "invoke_agent main" and each.trace != trace]
+        found = {each.attributes["gen_ai.conversation.id"]: each for each in runs}
+        return found if {session, f"cron-{job}"} <= set(found) else None
+
+    runs: dict[str, ReceivedSpan] = until(others, "a run is missing")
+    for run in (runs[session], runs[f"cron-{job}"]):
+        assert run.parent == ""
+        found = until_traced(collector, run.trace, "run bash")
+        assert found["execute_tool bash"].parent == run.own_id
+        assert found["run bash"].parent == found["execute_tool bash"].own_id
+    assert [each.name for each in spans(collector, trace).values()].count("invoke_agent main") == 1
+
+
+def test_a_prompt_that_waits_for_another_is_answered_in_its_own_trace(
+    up: FairleadUp, collector: OtlpReceiver
+) -> None:
+    first, second = "d4" * 16, "e5" * 16
+    session = prompted(up, 'op=O6 steps=1 run="sleep 3" answer="done"', first)
+    until(
+        lambda: any(each.get("message", {}).get("role") == "assistant" for each in up.entries(session)),
+        "no call",
+    )
+    prompted(up, 'op=O7 steps=1 run="echo b" answer="done"', second, session)
+    for trace in (first, second):
+        found = until_traced(collector, trace, "run bash", "accept prompt")
+        run, call = found["invoke_agent main"], found["execute_tool bash"]
+        assert run.parent == found["accept prompt"].own_id
+        assert call.parent == run.own_id
+        assert found["run bash"].parent == call.own_id
+        assert [each.name for each in spans(collector, trace).values()].count("chat scripted") == 2
+
+
+def test_what_fails_has_its_reason_as_error_type(up: FairleadUp, collector: OtlpReceiver) -> None:
+    trace = "f6" * 16
+    prompted(up, 'op=O8 fail=401x9 answer="never"', trace)
+    run = until_traced(collector, trace)["invoke_agent main"]
+    assert run.attributes["error.type"] == run.error == "model_auth"

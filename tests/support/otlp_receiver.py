@@ -92,4 +92,11 @@ class OtlpReceiver:
 
 
 def _values(attributes: Any) -> dict[str, Any]:
-    return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in attributes}
+    return {each.key: _value(each.value) for each in attributes}
+
+
+def _value(value: Any) -> Any:
+    kind = value.WhichOneof("value")
+    if kind == "array_value":
+        return [_value(each) for each in value.array_value.values]
+    return getattr(value, kind)

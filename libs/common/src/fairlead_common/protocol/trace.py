@@ -1,5 +1,6 @@
 """W3C trace context: the header `traceparent` that ties a prompt to everything done for it."""
 
+import hashlib
 import os
 import re
 from typing import Final, NamedTuple
@@ -14,6 +15,18 @@ def child(parent: str | None) -> str:
     match = _TRACEPARENT.match(parent or "")
     trace, flags = match.groups() if match else (os.urandom(16).hex(), "01")
     return f"00-{trace}-{os.urandom(8).hex()}-{flags}"
+
+
+def own_trace(*ids: str) -> str:
+    """A trace for what came without one, made of what it is about: the same in every process."""
+    digest = hashlib.sha256("\n".join(("trace", *ids)).encode()).hexdigest()
+    return f"00-{digest[:32]}-{digest[:16]}-01"
+
+
+def is_own_trace(parent: str | None) -> bool:
+    """Whether `own_trace` made it: then there is no span above what is done in it."""
+    found = parsed(parent)
+    return found is not None and found.trace_id.startswith(found.span_id)
 
 
 class TraceContext(NamedTuple):

@@ -40,7 +40,7 @@ FLUSH_MS: Final = 1000
 _ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _TRUE: Final = re.compile(r"true", re.IGNORECASE)
 
-AttributeValue = str | int | float | bool
+AttributeValue = str | int | float | bool | tuple[str, ...]
 
 
 class EndedSpan(NamedTuple):
@@ -51,7 +51,7 @@ class EndedSpan(NamedTuple):
         parent: id of the span above it; empty: the one that `trace` names.
         kind: `internal`, `server`, `client` or `consumer`.
         began_ms, ended_ms: milliseconds since 1970.
-        error: what went wrong; empty: nothing did.
+        error: what went wrong, one of few words (`error.type`); empty: nothing did.
         is_root: no span is above it.
     """
 
@@ -149,7 +149,7 @@ def record_span(span: EndedSpan) -> None:
             context=context(span.own_id),
             parent=context(parent) if parent else None,
             resource=_on.resource,
-            attributes=dict(span.attributes),
+            attributes={**span.attributes, **({"error.type": span.error} if span.error else {})},
             kind=SpanKind[span.kind.upper()],
             status=Status(StatusCode.ERROR, span.error[:200]) if span.error else Status(StatusCode.UNSET),
             start_time=int(span.began_ms * 1_000_000),

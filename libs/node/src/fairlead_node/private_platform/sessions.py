@@ -14,7 +14,6 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import Abort, Decision, UserInput
 from fairlead_common.protocol.notices import CreateSession, UpdateSession
-from fairlead_common.protocol.trace import child
 from fairlead_common.received import Record
 from fairlead_common.session_log.derived_events import derived
 from fairlead_common.session_log.records import entries_in
@@ -146,6 +145,5 @@ class PrivateSessions:
         data, headers = await self._objects.pack(msgspec.json.encode(body))
         if headers:  # a repeat is told from something else by the payload alone
             data = headers[subjects.H_OBJECT].encode()
-        headers = {**headers, subjects.H_TRACE: child(None)}
         subject = subjects.mail(session, kind, key)
         return await self._bus.create(subjects.SESSIONS, subject, data, headers)

@@ -1,12 +1,29 @@
-"""The trace of a run, made of what its owner has just stored, in the terms of OpenTelemetry for models."""
+"""The spans of runs, made of what their owner has just stored, in the terms of OpenTelemetry for models."""
 
 from collections.abc import Sequence
+from typing import Final
 
-from fairlead_agent.observability.run_metrics import provider_of
-from fairlead_common.protocol.content import AssistantMessage, ToolResultMessage
+from fairlead_agent.observability.message_trace import LeftTrace, MessageTrace
+from fairlead_common.protocol.content import AssistantMessage, StopReason, ToolResultMessage, Usage
 from fairlead_common.protocol.entries import Entry, MessageEntry, RunEndEntry
+from fairlead_common.protocol.trace import is_own_trace
 from fairlead_common.service.telemetry import AttributeValue, EndedSpan, has_traces, record_span, span_id
+from fairlead_common.session_log.conversation import Run
 from fairlead_common.session_log.state import SessionState
+
+# Providers whose well-known name in OpenTelemetry is not the one that models have here.
+_PROVIDERS: Final = {
+    "azure": "azure.ai.openai",
+    "azure_ai": "azure.ai.inference",
+    "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "moonshot": "moonshot_ai",
+    "vertex_ai": "gcp.vertex_ai",
+    "watsonx": "ibm.watsonx.ai",
+    "xai": "x_ai",
+}
+_FINISHED: Final[dict[StopReason, str]] = {"tool_use": "tool_call"}
 
 
 def run_span_id(run_id: str) -> str:
@@ -19,14 +36,13 @@ def call_span_id(call_id: str) -> str:
     return span_id("call", call_id)
 
 
-def trace_stored(state: SessionState, entries: Sequence[Entry], trace: str | None) -> None:
-    """Export the spans that these entries end: of a run, a reply, a tool call.
-
-    Args:
-        trace: `traceparent` of the prompt that is being worked on.
-    """
+def trace_stored(state: SessionState, entries: Sequence[Entry], traces: MessageTrace) -> None:
+    """Export the spans that these entries end: of a run, a reply, a tool call."""
+    trace = traces.current
     if not has_traces() or not trace:
         return
+    if traces.left is not None and state.run is not None:
+        record_span(_left(state, state.run, traces.left, entries[0].ts))
     for entry in entries:
         match entry:
             case MessageEntry(message=AssistantMessage() as message):
@@ -34,49 +50,62 @@ def trace_stored(state: SessionState, entries: Sequence[Entry], trace: str | Non
             case MessageEntry(message=ToolResultMessage() as message):
                 record_span(_call(state.session, entry, message, trace))
             case RunEndEntry():
-                record_span(_run(state.session, entry, trace))
+                record_span(_run(state.session, entry, trace, traces.since_ms))
             case _:
                 pass
 
 
-def _run(session: str, entry: RunEndEntry, trace: str) -> EndedSpan:
+def _run(session: str, entry: RunEndEntry, trace: str, since_ms: int) -> EndedSpan:
     agent = entry.agent or "main"
+    attributes = {
+        **_agent(agent, session, entry.run_id or ""),
+        **_model(entry.model),
+        **_usage(entry.usage),
+        "fairlead.run.outcome": entry.outcome,
+        "fairlead.run.turns": entry.turns,
+        "fairlead.cost_usd": entry.usage.cost_usd,
+    }
     return EndedSpan(
         f"invoke_agent {agent}",
         trace,
         run_span_id(entry.run_id or ""),
-        entry.ts - entry.duration_ms,
+        max(entry.ts - entry.duration_ms, since_ms),
         entry.ts,
-        attributes={
-            "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.agent.name": agent,
-            "gen_ai.conversation.id": session,
-            "gen_ai.usage.input_tokens": entry.usage.input_tokens,
-            "gen_ai.usage.output_tokens": entry.usage.output_tokens,
-            "fairlead.run.id": entry.run_id or "",
-            "fairlead.run.outcome": entry.outcome,
-            "fairlead.run.turns": entry.turns,
-            "fairlead.cost_usd": entry.usage.cost_usd,
-        },
+        attributes=attributes,
         error=(entry.error_code or "failed") if entry.outcome == "failed" else "",
+        is_root=is_own_trace(trace),
+    )
+
+
+def _left(state: SessionState, run: Run, left: LeftTrace, now_ms: int) -> EndedSpan:
+    """What an open run did for one message, when it begins to answer the next one."""
+    agent = state.agent or "main"
+    return EndedSpan(
+        f"invoke_agent {agent}",
+        left.trace,
+        run_span_id(run.run_id),
+        max(run.started_ms, left.since_ms),
+        now_ms,
+        attributes=_agent(agent, state.session, run.run_id),
+        is_root=is_own_trace(left.trace),
     )
 
 
 def _reply(session: str, entry: MessageEntry, message: AssistantMessage, trace: str) -> EndedSpan:
-    model = message.model.partition("/")[2] or message.model
     attributes: dict[str, AttributeValue] = {
         "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": provider_of(message.model),
-        "gen_ai.request.model": model,
+        **_model(message.model),
+        "gen_ai.request.stream": True,
         "gen_ai.conversation.id": session,
-        "gen_ai.usage.input_tokens": message.usage.input_tokens,
-        "gen_ai.usage.output_tokens": message.usage.output_tokens,
-        "fairlead.stop_reason": message.stop_reason,
+        "gen_ai.response.finish_reasons": (_FINISHED.get(message.stop_reason, message.stop_reason),),
+        **_usage(message.usage),
     }
     if message.first_token_ms is not None:
-        attributes["fairlead.first_token_ms"] = message.first_token_ms
+        attributes["gen_ai.response.time_to_first_chunk"] = message.first_token_ms / 1000
+    if message.cost_micro_usd is not None:
+        attributes["fairlead.cost_usd"] = message.cost_micro_usd / 1_000_000
     return EndedSpan(
-        f"chat {model}",
+        f"chat {attributes['gen_ai.request.model']}",
         trace,
         span_id("reply", entry.id),
         entry.ts - message.duration_ms,
@@ -84,7 +113,7 @@ def _reply(session: str, entry: MessageEntry, message: AssistantMessage, trace: 
         kind="client",
         parent=run_span_id(entry.run_id or ""),
         attributes=attributes,
-        error=message.error_code or "",
+        error=message.error_code or ("error" if message.stop_reason == "error" else ""),
     )
 
 
@@ -101,9 +130,43 @@ def _call(session: str, entry: MessageEntry, message: ToolResultMessage, trace: 
         attributes={
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": message.name,
+            "gen_ai.tool.type": "function",
             "gen_ai.tool.call.id": message.call_id,
             "gen_ai.conversation.id": session,
             "fairlead.call.status": outcome.status,
         },
         error=outcome.status if failed else "",
     )
+
+
+def _agent(agent: str, session: str, run_id: str) -> dict[str, AttributeValue]:
+    return {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": agent,
+        "gen_ai.conversation.id": session,
+        "fairlead.run.id": run_id,
+    }
+
+
+def _model(name: str) -> dict[str, AttributeValue]:
+    """Provider and model of `openai/gpt-5` or `litellm/bedrock/nova`; nothing without a name."""
+    if not name:
+        return {}
+    provider, _, model = name.removeprefix("litellm/").partition("/")
+    return {
+        "gen_ai.provider.name": _PROVIDERS.get(provider, provider),
+        "gen_ai.request.model": model or provider,
+    }
+
+
+def _usage(usage: Usage) -> dict[str, AttributeValue]:
+    """Tokens; those of the cache are among those of the input."""
+    found: dict[str, AttributeValue] = {
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+    }
+    if usage.cache_read_tokens:
+        found["gen_ai.usage.cache_read.input_tokens"] = usage.cache_read_tokens
+    if usage.cache_write_tokens:
+        found["gen_ai.usage.cache_creation.input_tokens"] = usage.cache_write_tokens
+    return found

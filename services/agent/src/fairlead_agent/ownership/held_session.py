@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from fairlead_agent.observability.message_trace import MessageTrace
 from fairlead_agent.observability.run_metrics import count_stored
 from fairlead_agent.observability.run_spans import trace_stored
 from fairlead_agent.ownership.owned_elsewhere import SOON_S
@@ -249,9 +250,9 @@ class HeldSession:
             shared.cache.keep(state, context)
         return state
 
-    def _stored(self, state: SessionState, entries: Sequence[Entry], trace: str | None) -> None:
+    def _stored(self, state: SessionState, entries: Sequence[Entry], traces: MessageTrace) -> None:
         count_stored(state, entries, self._shared.catalog.group_of)
-        trace_stored(state, entries, trace)
+        trace_stored(state, entries, traces)
 
     async def _drive(self, owner: Owner) -> None:
         shared, parts = self._shared, SessionParts.of(owner, self._shared)

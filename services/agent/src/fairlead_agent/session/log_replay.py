@@ -2,6 +2,7 @@
 
 import structlog
 
+from fairlead_agent.observability.message_trace import MessageTrace
 from fairlead_agent.session.log_beginning import StateSource, beginning_of
 from fairlead_common.bus import Bus
 from fairlead_common.bus.dead_letters import dead_letter
@@ -22,25 +23,30 @@ class LogReplay:
     """The state of one session, as its log tells it.
 
     Fields:
-        trace: `traceparent` of the last record that has one.
         has_leftovers: entries from before a deletion that was cut off are still stored.
     """
 
     def __init__(
-        self, bus: Bus, objects: Objects, state: SessionState, snapshots: StateSource | None = None
+        self,
+        bus: Bus,
+        objects: Objects,
+        state: SessionState,
+        snapshots: StateSource | None = None,
+        traces: MessageTrace | None = None,
     ) -> None:
         """Read nothing yet.
 
         Args:
             state: what is known; it is changed in place.
             snapshots: where the state of a long log may be; None: it is always read from its start.
+            traces: told of what is read.
         """
         self.has_leftovers = False
-        self.trace: str | None = None
         self._bus = bus
         self._objects = objects
         self._state = state
         self._snapshots = snapshots
+        self._traces = traces or MessageTrace(state.session)
         self._skipped: list[tuple[Record, str]] = []  # what is no entry, since the last that is one
         self._log_subject = subjects.session_log(state.session)
 
@@ -72,7 +78,7 @@ class LogReplay:
         except BadMessageError as error:
             self._skip(record, str(error))
             return
-        self.trace = record.headers.get(subjects.H_TRACE) or self.trace
+        self._traces.follow([entry for entry, _ in entries], record.headers.get(subjects.H_TRACE))
         self._skipped = []  # whoever wrote this entry has kept them
         for entry, size in entries:
             self._take_over(entry, record.seq, size, cached=cached)

@@ -249,7 +249,7 @@ class Mailbox:
             options=mail.options,
             server_prompt=mail.server_prompt,
         )
-        self._owner.trace = record.headers.get(subjects.H_TRACE) or self._owner.trace
+        self._owner.traces.note_mail(record.seq, record.headers.get(subjects.H_TRACE))
         if idle:
             return StartRun(said, agent=mail.agent)
         await self._owner.append_locked(said)

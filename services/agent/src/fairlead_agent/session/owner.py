@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from fairlead_agent.observability.message_trace import MessageTrace
 from fairlead_agent.session.log_beginning import StateSource
 from fairlead_agent.session.log_readers import LogReaders
 from fairlead_agent.session.log_replay import LogReplay
@@ -26,7 +27,6 @@ from fairlead_common.protocol.custom_entries import MODEL_FALLBACK
 from fairlead_common.protocol.entries import CustomEntry, DroppedEntry, Entry, MessageEntry, RunEndEntry
 from fairlead_common.protocol.events import EventBase
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.trace import parsed
 from fairlead_common.received import Record
 from fairlead_common.session_log.records import ONE_ENTRY, SEVERAL_ENTRIES, encode_record
 from fairlead_common.session_log.state import SessionState
@@ -34,7 +34,7 @@ from fairlead_common.session_log.state import SessionState
 PROVED_S: Final = 0.1  # after an append was sent that was stored, its owner need not read the log's end
 
 E = TypeVar("E", bound=Entry)
-OnStored = Callable[[SessionState, Sequence[Entry], str | None], None]  # the last: `traceparent`
+OnStored = Callable[[SessionState, Sequence[Entry], MessageTrace], None]
 _encode_event = msgspec.json.Encoder().encode
 
 
@@ -49,14 +49,15 @@ class Owner:
         context: Context | None = None,
         readers: LogReaders | None = None,
         snapshots: StateSource | None = None,
-        on_stored: OnStored = lambda _state, _entries, _trace: None,
+        on_stored: OnStored = lambda _state, _entries, _traces: None,
     ) -> None:
         """Create it; nothing is read before `async with`.
 
         Args:
             readers: which formats and types of entries may be written; None: records of one entry alone.
             snapshots: where the state of a long log may be; None: it is always read from its start.
-            on_stored: called with the state and the entries that were just stored; it must not fail.
+            on_stored: called with the state, the entries that were just stored, and their trace; it must not
+                fail.
         """
         self.bus = bus
         self.objects = objects
@@ -66,10 +67,10 @@ class Owner:
         self.lock = asyncio.Lock()
         self.changed = asyncio.Event()
         self.stopping = asyncio.Event()
-        self.trace: str | None = None  # of the prompt that is being worked on
+        self.traces = MessageTrace(state.session)
         self._readers = readers
         self._on_stored = on_stored
-        self._replay = LogReplay(bus, objects, state, snapshots)
+        self._replay = LogReplay(bus, objects, state, snapshots, self.traces)
         self._mail: deque[Record] = deque()
         self._replaced_at = 0  # sequence of an entry that another owner wrote
         self._epoch = 0
@@ -115,11 +116,12 @@ class Owner:
                 still_there = still_there or record.seq == known
                 if record.seq > self.state.last_seq:
                     await self._replay.fold(record, cached=cached)
+                elif record.seq == known:
+                    self.traces.follow((), record.headers.get(subjects.H_TRACE))
             else:
                 self._mail.append(record)
         if not still_there and self.state.born_seq <= known:
             raise LostOwnershipError(f"{self.session}: entry {known} is not stored any more")
-        self.trace = self.trace or self._replay.trace  # so that the trace goes on where another owner died
         await self._replay.keep_skipped()
         if self._replay.has_leftovers:
             await self.bus.purge(subjects.SESSIONS, self._log_subject, before=self.state.born_seq)
@@ -306,11 +308,12 @@ class Owner:
     async def _store(self, entries: list[Entry], fence: tuple[str, int] | None) -> None:
         state = self.state
         data, kind = encode_record(entries)
+        trace = self.traces.of(entries)
         payload, headers = await self.objects.pack(data)
         headers = {
             **headers,
             **kind,
-            **({subjects.H_TRACE: self.trace} if self.trace and parsed(self.trace) else {}),
+            **({subjects.H_TRACE: trace} if trace else {}),
             subjects.H_CURSOR: str(entries[-1].cursor),
             subjects.H_STATE: state.after(*entries).phase,
         }
@@ -328,7 +331,8 @@ class Owner:
         self._proved_at = sent_at
         for entry in entries:
             state.apply(entry, seq, len(data) // len(entries))
-        self._on_stored(state, entries, self.trace)
+        self.traces.follow(entries, trace)
+        self._on_stored(state, entries, self.traces)
         self.changed.set()
 
     # -- live --------------------------------------------------------------

@@ -167,7 +167,7 @@ class RunEnding:
             run=run.run_id,
             outcome=end.outcome,
             turns=run.turns,
-            trace=trace_id(self._owner.trace),
+            trace=trace_id(self._owner.traces.current),
         )
 
     def _may_close(self, outcome: Outcome) -> bool:

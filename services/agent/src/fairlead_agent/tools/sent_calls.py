@@ -105,7 +105,7 @@ class SentCalls:
 
     def _trace_headers(self, call_id: str) -> Headers:
         """Below them comes what the executor does."""
-        trace = with_span(self._owner.trace, call_span_id(call_id))
+        trace = with_span(self._owner.traces.current, call_span_id(call_id))
         return {subjects.H_TRACE: trace} if trace else {}
 
     async def _show_start(self, request: ToolCall) -> None:
