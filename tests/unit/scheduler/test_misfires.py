@@ -214,6 +214,16 @@ def test_a_disabled_job_is_never_due() -> None:
     assert (len(table), table.enabled) == (1, 0)
 
 
+def test_heartbeats_of_the_configuration_are_not_among_the_jobs_that_are_enabled() -> None:
+    table = JobTable()
+    table.put("a", every(MINUTE), 1)
+    table.put("heartbeat-main", every(MINUTE), 0, cause="heartbeat")
+    assert table.enabled == 1
+    table.remove("heartbeat-main")
+    table.put("a", every(MINUTE, enabled=False), 2)
+    assert table.enabled == 0
+
+
 def test_a_window_leaves_out_what_lies_outside() -> None:
     table = JobTable()
     window = ActiveWindow(start="08:00", end="09:00")

@@ -285,3 +285,18 @@ def test_a_job_that_lacks_something_is_refused_by_name() -> None:
 )
 def test_an_acknowledgement_is_the_word_at_an_end_and_little_else(text: str, quiet: bool) -> None:
     assert is_acknowledgement(text) is quiet
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        (" 0  9 l * * ", "0 9 L * *"),
+        ("0 9 LW JUL wed", "0 9 LW jul wed"),
+        ("30 0 9 15w * FRIL 2030", "30 0 9 15W * friL 2030"),
+        ("@Daily", "0 0 * * *"),
+    ],
+)
+def test_l_and_w_are_stored_as_capitals_that_nobody_takes_for_a_one(written: str, shown: str) -> None:
+    parsed = parse_expression(written)
+    assert parsed.text == shown
+    assert parse_expression(shown) == parsed

@@ -16,7 +16,10 @@ _OPTIONS: Final = (
     click.option("--at", help="Once: ISO 8601, milliseconds since 1970, or `20m`, `in 2 hours`."),
     click.option("--every", help="Interval: `10m`, `1h`, `1d`."),
     click.option("--anchor", help="With --every: count from this time."),
-    click.option("--cron", help='Five fields (six with seconds first), or `@daily`: "0 7 * * 1-5".'),
+    click.option(
+        "--cron",
+        help="`0 7 * * 1-5`, `0 9 L * *`, `@daily`; six fields: seconds first, seven: also the year last.",
+    ),
     click.option("--tz", help="Time zone of the schedule, such as Europe/Berlin."),
     click.option("--session", type=click.Choice(["main", "isolated"]), help="Where it runs (default: main)."),
     click.option(

@@ -74,6 +74,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
     await settings.load()
     job_sync.configured(config.current)
     config.on_change(job_sync.configured)
+    config.on_change(lambda _: settings.tell())
     config.on_change(lambda _: triggers.look())
     config.on_change(lambda _: folder.look())
 

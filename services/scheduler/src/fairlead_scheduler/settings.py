@@ -32,6 +32,7 @@ class SchedulerSettings:
         self._on_change = on_change
         self._skip = os.environ.get(SKIP, "") not in ("", "0", "false")
         self.paused = False
+        self._told = ""  # why nothing fires, as the log has it
         self._look = asyncio.Event()
 
     @property
@@ -58,11 +59,26 @@ class SchedulerSettings:
         """Read whether there is a pause."""
         stored = await self._bucket.get(PAUSED)
         self._set(stored is not None and msgspec.json.decode(stored.data, type=bool))
+        self.tell()
 
     def _set(self, paused: bool) -> None:
         if paused != self.paused:
             self.paused = paused
             self._on_change()
+            self.tell()
+
+    def tell(self) -> None:
+        """Log that jobs do not fire, and why, or that they do again, where that is news."""
+        why = ""
+        if not self.may_fire:
+            why = SKIP if self._skip else "cron.enabled" if not self.cron.enabled else "cron.pause"
+        if why == self._told:
+            return
+        self._told = why
+        if why:
+            log.warning("cron_disabled", by=why)
+        else:
+            log.info("cron_enabled")
 
     async def pause(self, paused: bool) -> None:
         """Stop firing, or go on, in all schedulers.

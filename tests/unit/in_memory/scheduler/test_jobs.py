@@ -287,3 +287,24 @@ async def test_an_event_tells_of_each_run_and_when_the_job_fires_next(jobs: Jobs
     assert first.slot == str(added.next_run_at_ms)
     assert second.slot == str(first.next_run_at_ms)
     assert second.next_run_at_ms is None
+
+
+async def test_the_log_says_that_nothing_fires_and_why(
+    jobs: Jobs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await jobs.scheduler()
+    assert (await ask(jobs.bus, "cron.status"))["enabledJobs"] == 0
+    assert "cron_" not in capsys.readouterr().out
+    await ask(jobs.bus, "cron.pause", paused=True)
+    await ask(jobs.bus, "cron.pause", paused=True)
+    paused = capsys.readouterr().out
+    assert paused.count("cron_disabled") == 1
+    assert "cron.pause" in paused
+    await ask(jobs.bus, "cron.pause", paused=False)
+    assert capsys.readouterr().out.count("cron_enabled") == 1
+    monkeypatch.setitem(FAST, "cron.enabled", False)
+    await jobs.scheduler("scheduler-3")
+    assert "by=cron.enabled" in capsys.readouterr().out
+    monkeypatch.setenv("FAIRLEAD_SKIP_CRON", "1")
+    await jobs.scheduler("scheduler-2")
+    assert "FAIRLEAD_SKIP_CRON" in capsys.readouterr().out

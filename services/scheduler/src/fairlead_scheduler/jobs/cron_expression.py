@@ -61,6 +61,7 @@ class Expression(NamedTuple):
     """What an expression allows.
 
     Fields:
+        text: as it is stored and shown.
         years: empty: every year.
         fixed: it names its hour and minute, so that a change of clocks neither repeats nor drops it.
     """
@@ -111,12 +112,13 @@ def parse_expression(text: str, field: str = "expr") -> Expression:
             "must have 5 fields (minute hour day month weekday), 6 with seconds first, or 7 with the year "
             f"last, got {len(parts)}",
         )
+    shown = _shown(parts)
     year = parts.pop() if len(parts) == 7 else "*"
     parts = parts if len(parts) == 6 else ["0", *parts]
     parts[3], parts[5] = parts[3].replace("?", "*"), parts[5].replace("?", "*")
     seconds, minutes, hours, months = (_values(parts[n], _FIELDS[n], field) for n in (0, 1, 2, 4))
     expression = Expression(
-        text=words,
+        text=shown,
         seconds=seconds,
         minutes=minutes,
         hours=hours,
@@ -127,6 +129,14 @@ def parse_expression(text: str, field: str = "expr") -> Expression:
     )
     _check_possible(expression, field)
     return expression
+
+
+def _shown(parts: list[str]) -> str:
+    """The fields in small letters, but `L` and `W` in capital ones: a small l looks like a one."""
+    day, weekday = (2, 4) if len(parts) == 5 else (3, 5)
+    shown = [*parts]
+    shown[day], shown[weekday] = parts[day].upper(), parts[weekday].replace("l", "L")
+    return " ".join(shown)
 
 
 def _day_rules(of_month: str, of_week: str, field: str) -> DayRules:

@@ -102,7 +102,7 @@ class JobTable:
 
     @property
     def enabled(self) -> int:
-        """How many jobs are enabled."""
+        """How many jobs that people see are enabled: no heartbeats of the configuration."""
         return self._enabled
 
     def get(self, job: str) -> TableEntry | None:
@@ -144,7 +144,7 @@ class JobTable:
         self._take_in(entry, self._entries.get(entry.id))
 
     def _take_in(self, entry: TableEntry, old: TableEntry | None) -> None:
-        self._enabled += entry.timing.enabled - (old.timing.enabled if old else False)
+        self._enabled += _counts(entry) - _counts(old)
         self._entries[entry.id] = entry
         self._push(entry)
 
@@ -169,7 +169,7 @@ class JobTable:
     def remove(self, job: str) -> bool:
         """Forget a job; whether it was known."""
         old = self._entries.pop(job, None)
-        self._enabled -= old.timing.enabled if old else False
+        self._enabled -= _counts(old)
         return old is not None
 
     def _push(self, entry: TableEntry) -> None:
@@ -225,3 +225,7 @@ class JobTable:
                 entry.cursor = max(now_ms, entry.timing.since_ms)
                 entry.aim()
                 self._push(entry)
+
+
+def _counts(entry: TableEntry | None) -> bool:
+    return entry is not None and entry.cause == "schedule" and entry.timing.enabled
