@@ -14,8 +14,8 @@ import pytest
 
 from fairlead_common.bus import Bus
 from fairlead_common.service.credentials import AuthFile, ensure_auth_file
-from fairlead_gateway.http import auth as auth_module
 from fairlead_gateway.http.auth import PAGE_HEADER
+from fairlead_gateway.http.throttle import PAUSE_S
 from fairlead_gateway.routes import OPERATIONS
 from tests.integration.gateway_fixture import TOKEN, FakeAgent, RunningGateway, running_gateway, sse
 from tests.integration.gateway_logins import LISTED, cookie_of, log_in, raw, status_of
@@ -210,7 +210,7 @@ async def test_wrong_tokens_are_paused_and_the_right_ones_get_in(
     assert (await stranger.get("/readyz")).json()["login_paused"] == 1
     status = (await gateway.http.get("/api/status")).json()
     assert status["gateway"]["login_paused"]["127.0.0.1"] > 0
-    later = time.monotonic() + auth_module.PAUSE_S + 1
+    later = time.monotonic() + PAUSE_S + 1
     monkeypatch.setattr(gateway.gateway.auth.throttle, "_clock", lambda: later)
     assert (await stranger.get("/api/me", headers=WRONG)).status_code == 401
     assert "login_paused" not in (await stranger.get("/readyz")).json()

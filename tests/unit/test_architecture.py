@@ -49,6 +49,7 @@ OWNERS = {
     "trafilatura": ["fairlead_tools/web/extract.py"],
     "mcp": [
         "fairlead_tools/mcp_servers/sdk.py",
+        "fairlead_tools/mcp_servers/received_messages.py",
         "fairlead_tools/mcp_servers/resources.py",
         "fairlead_tools/mcp_servers/oauth.py",
         "fairlead_tools/mcp_servers/prompts.py",
@@ -59,6 +60,7 @@ OWNERS = {
     ],
     "mcp_types": [
         "fairlead_tools/mcp_servers/sdk.py",
+        "fairlead_tools/mcp_servers/received_messages.py",
         "fairlead_tools/mcp_servers/resources.py",
         "fairlead_tools/mcp_servers/oauth.py",
         "fairlead_tools/mcp_servers/prompts.py",

@@ -14,8 +14,8 @@ import pytest
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.users import PasswordRecord, password_key
-from fairlead_gateway.http.auth import MAX_FAILURES
 from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.http.throttle import MAX_FAILURES
 from fairlead_gateway.identity.login_limits import (
     FREE_TRIES,
     LONGEST_PAUSE_S,

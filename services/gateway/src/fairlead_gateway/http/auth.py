@@ -1,4 +1,4 @@
-"""Who is asking: the token, signed tokens and the login cookie, and a pause for those who guess.
+"""Who is asking: the token, signed tokens and the login cookie.
 
 Credentials are verified before the throttle is asked: a right one is accepted whatever others at the same
 address (a proxy, a container network, another program of this machine) have sent.
@@ -11,8 +11,6 @@ import hmac
 import re
 import secrets
 import time
-from collections import deque
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -33,14 +31,12 @@ from fairlead_common.service.credentials import (
     is_signed,
 )
 from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.http.throttle import Throttle
 from fairlead_gateway.identity.directory import Directory
 from fairlead_gateway.identity.principal import API, Principal, Via
 
 log = structlog.get_logger()
 
-MAX_FAILURES: Final = 10
-FAILURE_WINDOW_S: Final = 60.0
-PAUSE_S: Final = 60.0
 RELOAD_S: Final = 2.0
 LOOK_UP_S: Final = 3.0
 API_TOKEN: Final = re.compile(r"flt_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
@@ -63,60 +59,6 @@ class Login(NamedTuple):
 
     cookie: str
     page: str
-
-
-class Throttle:
-    """Counts failures by address."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._failures: dict[str, deque[float]] = {}
-        self._paused: dict[str, float] = {}
-        self._listener: Callable[[str], None] = lambda _address: None
-
-    def when_failed(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` with the address of each failure."""
-        self._listener = listener
-
-    def check(self, address: str) -> None:
-        """Nothing, or a `Problem` while the address has to wait."""
-        until = self._paused.get(address)
-        if until is None:
-            return
-        left = until - self._clock()
-        if left <= 0:
-            del self._paused[address]
-            return
-        raise Problem(
-            429,
-            f"at most {MAX_FAILURES} failed logins within {FAILURE_WINDOW_S:.0f} s: wait {left:.0f} s",
-            headers={"Retry-After": str(int(left) + 1)},
-        )
-
-    def fail(self, address: str, *, tell: bool = True) -> None:
-        """Note a failure. Without `tell` its caller tells of it itself."""
-        if tell:
-            self._listener(address)
-        now = self._clock()
-        if len(self._failures) >= 10_000:
-            self._forget(now)
-        times = self._failures.setdefault(address, deque(maxlen=MAX_FAILURES))
-        times.append(now)
-        if len(times) == MAX_FAILURES and now - times[0] <= FAILURE_WINDOW_S:
-            self._paused[address] = now + PAUSE_S
-            del self._failures[address]
-            log.warning("login_paused", address=address)
-
-    def paused(self) -> dict[str, int]:
-        """Addresses whose wrong tokens are refused unread now, and for how many more seconds."""
-        now = self._clock()
-        return {a: int(until - now) + 1 for a, until in self._paused.items() if until > now}
-
-    def _forget(self, now: float) -> None:
-        self._failures = {a: t for a, t in self._failures.items() if now - t[-1] <= FAILURE_WINDOW_S}
-        self._paused = {a: until for a, until in self._paused.items() if until > now}
-        if len(self._failures) >= 10_000:  # more addresses than one person has: start over
-            self._failures.clear()
 
 
 class Auth:

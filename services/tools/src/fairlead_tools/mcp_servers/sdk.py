@@ -1,12 +1,11 @@
 """The official SDK as a client, and what is known of its ways. Importing this costs a second and 60 MB.
 
-Nothing but this, `prompts.py` and `resources.py` imports the SDK. What a call came to is told apart here:
-whether the server answered, cannot have heard of it, or may have done it.
+Nothing but this, `received_messages.py`, `prompts.py` and `resources.py` imports the SDK. What a call came to
+is told apart here: whether the server answered, cannot have heard of it, or may have done it.
 """
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import os
 import sys
@@ -24,7 +23,6 @@ from mcp.client.session import ClientRequestContext
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
-from mcp_types import methods
 
 from fairlead_common.config import McpServer
 from fairlead_common.protocol.questions import MAX_CALL_QUESTIONS
@@ -34,7 +32,8 @@ from fairlead_tools.executor_tools.call_clock import call_clock
 from fairlead_tools.mcp_servers.catalogue import Listed
 from fairlead_tools.mcp_servers.elicitation import asking, opened
 from fairlead_tools.mcp_servers.oauth import stored_login as stored_login
-from fairlead_tools.mcp_servers.prompts import prompts_if_any, without_unreadable
+from fairlead_tools.mcp_servers.prompts import prompts_if_any
+from fairlead_tools.mcp_servers.received_messages import as_heard, is_of_server, listed_tool, shown_name
 from fairlead_tools.mcp_servers.reporting_transport import LOST, NOT_STARTED, ReportingTransport
 from fairlead_tools.mcp_servers.resources import tools_for_resources, use
 from fairlead_tools.mcp_servers.server_questions import ServerQuestions
@@ -46,9 +45,7 @@ MAX_LOG_BYTES: Final = 1 << 20
 REQUEST_S: Final = 30.0  # of anything but a call
 
 _AMBIGUOUS: Final = frozenset({LOST, mcp_types.CONNECTION_CLOSED, mcp_types.REQUEST_TIMEOUT})
-# The SDK uses these two codes for ends of its own, and servers use them for errors of theirs.
-_SHARED_CODES: Final = frozenset({mcp_types.CONNECTION_CLOSED, mcp_types.REQUEST_TIMEOUT})
-_SDK_SAYS: Final = "SSE stream"  # how its own errors begin that come in the way of a server's answer
+_TASK_ONLY: Final = "it runs only as a task, which Fairlead does not support"
 _FIRST_VERSION: Final = "2025-11-25"
 
 logging.getLogger("mcp").setLevel(logging.CRITICAL)  # it writes what servers say into the log
@@ -71,12 +68,6 @@ class McpCallResult(NamedTuple):
     kind: Literal["result", "refused", "unsent", "lost", "late", "garbled"]
     text: str = ""
     result: mcp_types.CallToolResult | None = None
-
-
-class _OfServer(NamedTuple):
-    """Marks, in the place of its data, an error that the server itself answered with."""
-
-    data: object
 
 
 class McpSession:
@@ -118,9 +109,9 @@ class McpSession:
             page = await self._page_of_tools(cursor)
             for tool in page.tools:
                 if tool.execution is not None and tool.execution.task_support == "required":
-                    self.odd[_shown(tool.name)] = "it runs only as a task, which Fairlead does not support"
+                    self.odd[shown_name(tool.name)] = _TASK_ONLY
                     continue
-                found.setdefault(tool.name, _listed(tool))
+                found.setdefault(tool.name, listed_tool(tool))
             cursor = page.next_cursor
             if cursor is None or len(found) >= MAX_TOOLS:
                 break
@@ -138,42 +129,8 @@ class McpSession:
             raise
 
     def heard(self, message: Any) -> Any:
-        """A message of the server, before the SDK sees it.
-
-        An error of the server is marked as such, since the SDK tells its own by their numbers alone. A tool
-        that is no tool is taken out of a listing, since the SDK would refuse the whole listing for it.
-        """
-        content = getattr(message, "message", None)
-        if isinstance(content, mcp_types.JSONRPCError):
-            error = content.error
-            if error.code in _SHARED_CODES and not error.message.startswith(_SDK_SAYS):
-                marked = error.model_copy(update={"data": _OfServer(error.data)})
-                content = content.model_copy(update={"error": marked})
-                return dataclasses.replace(message, message=content)
-        elif isinstance(content, mcp_types.JSONRPCResponse) and isinstance(content.result.get("tools"), list):
-            tools = [each for each in map(self._readable, content.result["tools"]) if each is not None]
-            content = content.model_copy(update={"result": {**content.result, "tools": tools}})
-            return dataclasses.replace(message, message=content)
-        elif isinstance(content, mcp_types.JSONRPCResponse) and isinstance(
-            content.result.get("prompts"), list
-        ):
-            prompts = without_unreadable(content.result["prompts"])
-            content = content.model_copy(update={"result": {**content.result, "prompts": prompts}})
-            return dataclasses.replace(message, message=content)
-        return message
-
-    def _readable(self, tool: object) -> object | None:
-        """The tool, or what can be read of it; None if that is too little."""
-        why = _problem_of(tool, self._version)
-        if not why:
-            return tool
-        if isinstance(tool, dict):
-            least = {key: tool[key] for key in ("name", "description", "inputSchema") if key in tool}
-            if not _problem_of(least, self._version):
-                return least
-        name = tool.get("name") if isinstance(tool, dict) else None
-        self.odd[_shown(name) if isinstance(name, str) and name else "(without a name)"] = why
-        return None
+        """A message of the server, as the SDK is to see it."""
+        return as_heard(message, self._version, self.odd)
 
     @property
     def _version(self) -> str:
@@ -239,7 +196,7 @@ class McpSession:
         return McpCallResult("result", result=result)
 
     def _failed(self, error: MCPError) -> McpCallResult:
-        if _is_of_server(error):
+        if is_of_server(error):
             return McpCallResult("refused", error.message)
         if error.code == NOT_STARTED:
             return McpCallResult("unsent", error.message)
@@ -253,49 +210,13 @@ class McpSession:
         return McpCallResult("refused", error.message)
 
 
-def _is_of_server(error: MCPError) -> bool:
-    return isinstance(error.data, _OfServer)
-
-
 def _is_of_transport(error: MCPError) -> bool:
-    return not _is_of_server(error) and error.code in _AMBIGUOUS | {NOT_STARTED}
-
-
-def _problem_of(tool: object, version: str) -> str:
-    """What is wrong with a tool of a listing, without the server's words; empty if nothing is."""
-    listing = {"tools": [tool], "ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
-    try:
-        methods.validate_server_result("tools/list", version, listing)
-        mcp_types.Tool.model_validate(tool, by_name=False)
-    except pydantic.ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = [str(each) for each in first["loc"]]
-        place = place[2:] if place[:1] == ["tools"] else place
-        return f"{_shown('.'.join(place)) or 'the tool'}: {first['msg']}"[:300]
-    except (KeyError, ValueError):
-        return ""  # a version that this SDK does not check
-    return ""
-
-
-def _shown(name: str) -> str:
-    return "".join(char if char.isprintable() else "?" for char in name[:100])
+    return not is_of_server(error) and error.code in _AMBIGUOUS | {NOT_STARTED}
 
 
 def _meta(call_id: str) -> Any:
     """For servers that want to know a call again: ours is not sent twice unless it may be."""
     return {"fairlead/callId": call_id}
-
-
-def _listed(tool: mcp_types.Tool) -> Listed:
-    hints = tool.annotations
-    return Listed(
-        name=tool.name,
-        description=tool.description or tool.title or "",
-        schema=tool.input_schema,
-        read_only=bool(hints and hints.read_only_hint),
-        idempotent=bool(hints and hints.idempotent_hint),
-        closed_world=bool(hints and hints.open_world_hint is False),
-    )
 
 
 @contextlib.asynccontextmanager
