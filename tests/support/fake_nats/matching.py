@@ -7,11 +7,19 @@ _WILDCARD = re.compile(r"\{\{\s*wildcard\((\d+)\)\s*\}\}", re.IGNORECASE)
 
 
 @lru_cache(maxsize=4096)
+def _literal(pattern: str) -> str:
+    """What all subjects that match the pattern begin with."""
+    return re.split(r"(?<![^.])[*>](?![^.])", pattern, maxsplit=1)[0]
+
+
 def matches(pattern: str, subject: str) -> bool:
     """Whether a literal subject matches a pattern with `*` and `>`."""
-    if pattern == subject:
-        return True
-    wanted, actual = pattern.split("."), subject.split(".")
+    if not subject.startswith(_literal(pattern)):
+        return False
+    return pattern == subject or _matches_words(pattern.split("."), subject.split("."))
+
+
+def _matches_words(wanted: list[str], actual: list[str]) -> bool:
     for index, token in enumerate(wanted):
         if token == ">":
             return len(actual) > index

@@ -1,15 +1,22 @@
 """The runner's archive: one file, for any Python from 3.9, with nothing but the standard library."""
 
 import ast
+import importlib.util
+import marshal
+import py_compile
+import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType
 
 import pytest
 
 import fairlead_common.policy.sensitive_paths
 import fairlead_tools.runner
+from fairlead_tools.sandboxes import pack
 from fairlead_tools.sandboxes.pack import pack_runner
 from tests.support.sources import parsed
 
@@ -38,6 +45,41 @@ def test_library_is_packed_whole_with_its_licence(tmp_path: Path) -> None:
         "fairlead_common/__init__.pyc",
         "fairlead_common/policy/__init__.pyc",
     }
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from codes_in(const)
+
+
+@pytest.mark.parametrize("is_compiled", [True, False], ids=["beside the source", "made again"])
+def test_bytecode_is_that_of_the_source_and_names_no_folder(
+    tmp_path: Path, is_compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "plan.py"
+    shutil.copy(Path(fairlead_tools.runner.__file__).with_name("plan.py"), source)
+    content = source.read_bytes()
+    if is_compiled:
+        py_compile.compile(str(source), doraise=True)
+        monkeypatch.delattr("builtins.compile")
+    made = pack._bytecode(source, content, "runner/plan.py")
+    monkeypatch.undo()
+    head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(content)
+    assert made[:16] == head
+    code = marshal.loads(made[16:])
+    assert code == compile(content, "other.py", "exec", dont_inherit=True, optimize=0)
+    assert {each.co_filename for each in codes_in(code)} == {"runner/plan.py"}
+
+
+def test_bytecode_of_another_source_is_not_packed(tmp_path: Path) -> None:
+    source = tmp_path / "some.py"
+    source.write_text("A = 1\n")
+    py_compile.compile(str(source), doraise=True)
+    source.write_text("B = 22\n")
+    made = pack._bytecode(source, source.read_bytes(), "some.py")
+    assert marshal.loads(made[16:]).co_names == ("B",)
 
 
 def test_archive_runs_without_site_packages(tmp_path: Path) -> None:

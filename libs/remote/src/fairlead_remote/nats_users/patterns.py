@@ -26,4 +26,6 @@ def overlaps(subject: str, patterns: tuple[str, ...]) -> bool:
 
 def covers(wide: str, narrow: str) -> bool:
     """Whether `wide` matches all subjects that `narrow` does."""
+    if "*" not in wide and not wide.endswith(">"):
+        return wide == narrow
     return overlap(wide, narrow) == narrow
