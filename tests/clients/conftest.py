@@ -1,4 +1,4 @@
-"""One running Fairlead for all clients."""
+"""One running Fairlead for all clients, while their tests last."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 from tests.clients.stack import Stack
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A whole Fairlead with a scripted model."""
     with Stack(tmp_path_factory.mktemp("clients")) as running:

@@ -1,4 +1,4 @@
-"""One deployment for all tests, its streams on a disk that can be filled where one can be mounted."""
+"""One deployment for all tests here, its streams on a disk that can be filled where one can be mounted."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from tests.deploy.deployment import SETTINGS, USER, Deployment
 from tests.support.small_disk import SmallDisk
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallDisk | None]:
     """The disk of the streams, or None."""
     made = SmallDisk(tmp_path_factory.mktemp("disk") / "store", size_mib=512)
@@ -21,7 +21,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallDisk | None]
     made.__exit__()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def deployment(tmp_path_factory: pytest.TempPathFactory, disk: SmallDisk | None) -> Iterator[Deployment]:
     """All services, healthy."""
     store = disk.folder if disk else None

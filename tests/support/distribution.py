@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling  # type: ignore[import-untyped]
 
-# Files that use the session's deployment of containers: it is made once, not by each worker. In this order.
+# Files that use one deployment of containers: it is made once, not by each worker, and ends with the last. In this order.
 TOGETHER: Final = {
     f"tests/deploy/{name}.py": "tests/deploy"
     for name in ("test_compose", "test_remote_listener", "test_load", "test_backup", "test_upgrade")
