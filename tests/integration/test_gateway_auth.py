@@ -14,6 +14,7 @@ import pytest
 
 from fairlead_common.bus import Bus
 from fairlead_common.service.credentials import AuthFile, ensure_auth_file
+from fairlead_gateway.http import auth as auth_module
 from fairlead_gateway.http.auth import PAGE_HEADER
 from fairlead_gateway.http.throttle import PAUSE_S
 from fairlead_gateway.routes import OPERATIONS
