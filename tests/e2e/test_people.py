@@ -373,6 +373,8 @@ def test_runs_lead_to_their_place_and_the_audit_log_is_searched(
     expect(entries.first).to_contain_text(session)
     tab.page.get_by_label("What").select_option("Prompts")
     expect(entries).to_have_count(2)
+    expect(entries.first).to_contain_text("prompted the session")
+    expect(tab.page.get_by_text(re.compile("POST /|{session}"))).to_have_count(0)
     tab.page.get_by_label("User").fill("nobody-of-this-name")
     expect(tab.page.get_by_text("The log has no matching entries.")).to_be_visible()
     tab.page.get_by_label("User").fill("")
@@ -380,6 +382,11 @@ def test_runs_lead_to_their_place_and_the_audit_log_is_searched(
     tab.page.get_by_role("button", name="Verify the chain").click()
     expect(tab.page.get_by_text("each names the one before")).to_be_visible()
     tab.shoot("audit")
+    phone.go("/settings/storage")
+    sections = phone.page.get_by_role("navigation", name="Settings")
+    expect(sections.get_by_role("link", name="Storage")).to_be_in_viewport(ratio=1)
+    phone.go("/settings/credentials")
+    expect(sections.get_by_role("link", name="Credentials")).to_be_in_viewport(ratio=1)
     phone.go("/settings/audit")
     expect(phone.page.get_by_role("list", name="Audit log")).to_be_visible()
     assert not has_sideways_scrolling(phone)
@@ -389,7 +396,7 @@ def test_runs_lead_to_their_place_and_the_audit_log_is_searched(
     tab.shoot("storage")
 
 
-def test_dead_letters_are_shown_put_back_and_discarded_after_a_question(tab: Tab) -> None:
+def test_dead_letters_are_shown_requeued_and_discarded_after_a_question(tab: Tab) -> None:
     letter = {"at": 1_790_000_000_000, "seq": 1, "session": "s1", "payload": None}
     letters: list[Json] = [
         {**letter, "id": 2, "origin": "sessions", "subject": "a.b", "reason": "<img src=x>", "no_retry": ""},
@@ -409,16 +416,16 @@ def test_dead_letters_are_shown_put_back_and_discarded_after_a_question(tab: Tab
     tab.go("/settings/dead")
     rows = tab.page.get_by_role("list", name="Dead letters").get_by_role("listitem")
     expect(rows).to_have_count(2)
-    expect(rows.nth(1)).to_contain_text("It cannot be put back: ask again")
-    expect(rows.nth(1).get_by_role("button", name="Put back")).to_have_count(0)
+    expect(rows.nth(1)).to_contain_text("It cannot be requeued: ask again")
+    expect(rows.nth(1).get_by_role("button", name="Requeue")).to_have_count(0)
     rows.nth(0).get_by_role("button", name="Show the message").click()
     expect(rows.nth(0)).to_contain_text("<script>")
     tab.shoot("letters")
-    rows.nth(0).get_by_role("button", name="Put back").click()
-    tab.page.get_by_role("dialog", name="Put it back?").get_by_role("button", name="Cancel").click()
+    rows.nth(0).get_by_role("button", name="Requeue").click()
+    tab.page.get_by_role("dialog", name="Requeue it?").get_by_role("button", name="Cancel").click()
     assert asked == []
-    rows.nth(0).get_by_role("button", name="Put back").click()
-    tab.page.get_by_role("dialog", name="Put it back?").get_by_role("button", name="Put back").click()
+    rows.nth(0).get_by_role("button", name="Requeue").click()
+    tab.page.get_by_role("dialog", name="Requeue it?").get_by_role("button", name="Requeue").click()
     expect(rows).to_have_count(1)
     rows.nth(0).get_by_role("button", name="Discard").click()
     tab.page.get_by_role("dialog", name="Discard it?").get_by_role("button", name="Discard").click()

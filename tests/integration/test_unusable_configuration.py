@@ -44,7 +44,7 @@ KINDS = {
     "array": Kind(b"[1]", {}, "must be a JSON object, got an array"),
     "empty": Kind(b"", {}, "empty"),
     "no text": Kind(b"\xff\xfe", {}, "not JSON"),
-    "does not fit": Kind(b'{"agents": 5}', {}, "Expected `object`"),
+    "does not fit": Kind(b'{"agents": 5}', {}, "agents: must be an object, got 5"),
     "DEL": Kind(b"", {"KV-Operation": "DEL"}, "deleted"),
     "PURGE": Kind(b"", {"KV-Operation": "PURGE", "Nats-Rollup": "sub"}, "purged", purges=True),
     "later keys": Kind(

@@ -6,7 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from fairlead.commands import cron as commands
-from fairlead.cron_text import job_line, preview_lines, run_line, status_lines
+from fairlead.cron_text import JOB_HEAD, RUN_HEAD, job_cells, preview_lines, run_cells, status_lines
+from fairlead.table import TableRow, table_lines
 
 STATUS = {"enabled": True, "paused": False}
 
@@ -145,16 +146,18 @@ def test_lines_for_people_hold_no_control_characters() -> None:
         "schedule": {"kind": "every", "everyMs": 90_000},
         "enabled": False,
     }
-    assert "\x1b" not in job_line(job)
-    assert "every 90s" in job_line(job)
-    assert "disabled" in job_line(job)
+    (line,) = table_lines(JOB_HEAD, [TableRow(job_cells(job))])[1:]
+    assert "\x1b" not in line
+    assert "every 90s" in line
+    assert "disabled" in line
     entry = {"status": "error", "error": "x\x07y", "firedAtMs": 1, "durationMs": 1500, "attempt": 2}
-    assert "\x07" not in run_line(entry)
-    assert "1.5 s" in run_line(entry)
+    (line,) = table_lines(RUN_HEAD, [TableRow(run_cells(entry))])[1:]
+    assert "\x07" not in line
+    assert "1.5 s" in line
     assert preview_lines({"words": "every hour", "local": ["2026-01-01T00:00"], "warnings": ["w"]}) == [
-        "    every hour",
-        "    next: 2026-01-01T00:00",
-        "    note: w",
+        "every hour",
+        "next: 2026-01-01T00:00",
+        "note: w",
     ]
     status = {"enabled": True, "jobs": 2, "enabledJobs": 1, "running": 0, "queued": 0, "maxConcurrentRuns": 2}
     assert status_lines(status)[0].startswith("cron enabled; 1 of 2 jobs enabled")

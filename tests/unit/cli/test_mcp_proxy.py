@@ -20,6 +20,7 @@ class Gateway:
     """Answers each request with the next of `answers`: bodies with their status, or an error."""
 
     url = "http://gateway"
+    refused = GatewayClient(url, str, token_source=lambda: "x.txt").refused
 
     def __init__(self, *answers: tuple[int, str, bytes] | Exception) -> None:
         self._answers = list(answers)
@@ -100,7 +101,7 @@ def test_requests_of_the_current_protocol_carry_its_headers() -> None:
 def test_what_the_gateway_refuses_is_an_error_of_the_request() -> None:
     problem = b'{"error": {"code": "unauthorized", "message": "the token is wrong"}}'
     (answer,) = served(Gateway((401, "application/json", problem)), call(7))
-    assert (answer["id"], answer["error"]["message"]) == (7, "the token is wrong (check FAIRLEAD_TOKEN)")
+    assert (answer["id"], answer["error"]["message"]) == (7, "the token is wrong (it is from x.txt)")
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,19 @@ def test_runs_are_lines_and_pages_are_followed(
     monkeypatch.setattr(access, "open_client", lambda url: client)
     runs.main(["--agent", "main", "--limit", "600"], standalone_mode=False)
     assert client.paths == ["/api/runs?agent=main&limit=500", "/api/runs?agent=main&limit=500&before=7"]
-    first, second = capsys.readouterr().out.splitlines()
-    assert "  1 turn  calls" in second
-    for words in ("failed (model_auth)", "2.5 s", "3 turns", "denied:1 ok:2", "$0.5000+$?", "ann", "s1"):
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert head.split() == [
+        "ENDED",
+        "OUTCOME",
+        "TOOK",
+        "TURNS",
+        "CALLS",
+        "COST",
+        "AGENT",
+        "MODEL",
+        "USER",
+        "SESSION",
+    ]
+    assert "  2.5 s      1  denied:1" in second
+    for words in ("failed (model_auth)", "2.5 s      3  ", "denied:1 ok:2", "$0.5000+$?", "ann", "s1"):
         assert words in first

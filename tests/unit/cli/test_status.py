@@ -1,6 +1,7 @@
 """`fairlead status`."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -8,6 +9,8 @@ from click.testing import CliRunner
 from fairlead.client import RequestRefusedError
 from fairlead.commands.cron import cron
 from fairlead.commands.status import status
+from fairlead_common.installation.home import Home
+from fairlead_common.service.credentials import ensure_auth_file
 from tests.unit.cli.fake_gateway import fake_gateway
 
 
@@ -27,11 +30,37 @@ def test_what_an_executor_warns_of_stands_below_it(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("refused", "shown"),
-    [(401, "no good (check FAIRLEAD_TOKEN)"), (403, "no good")],
+    [(401, "no good (it is from FAIRLEAD_TOKEN)"), (403, "no good")],
     ids=["a token that is none", "a right that is missing"],
 )
-def test_only_credentials_that_were_not_accepted_are_said_to_be_checked(refused: int, shown: str) -> None:
-    assert str(RequestRefusedError(refused, "", "no good")) == shown
+def test_the_source_of_a_token_is_told_only_if_it_was_not_accepted(refused: int, shown: str) -> None:
+    assert str(RequestRefusedError(refused, "", "no good", "FAIRLEAD_TOKEN")) == shown
+
+
+@pytest.mark.parametrize("source", ["variable", "file", "home"])
+def test_a_refused_token_is_told_with_where_it_is_from(
+    source: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "token.txt"
+    file.write_text("some-token\n")
+    home = Home(tmp_path / "home")
+    home.path.mkdir()
+    ensure_auth_file(home.auth)
+    monkeypatch.delenv("FAIRLEAD_TOKEN", raising=False)
+    monkeypatch.delenv("FAIRLEAD_TOKEN_FILE", raising=False)
+    monkeypatch.setenv("FAIRLEAD_HOME", str(home.path))
+    told = {
+        "variable": ("FAIRLEAD_TOKEN", "some-token", "FAIRLEAD_TOKEN"),
+        "file": ("FAIRLEAD_TOKEN_FILE", str(file), f"{file}, the file that FAIRLEAD_TOKEN_FILE names"),
+        "home": ("FAIRLEAD_HOME", str(home.path), f"{home.auth}, the key of this FAIRLEAD_HOME"),
+    }
+    name, value, words = told[source]
+    monkeypatch.setenv(name, value)
+    with fake_gateway() as gateway:
+        problem = {"error": {"code": "unauthorized", "message": "the token is wrong"}}
+        gateway.answers = {"GET /api/status": [(401, problem)]}
+        done = CliRunner().invoke(status, ["--url", gateway.url])
+    assert str(done.exception) == f"the token is wrong (it is from {words})"
 
 
 def test_services_stand_one_on_a_line_with_what_people_look_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ def test_usage_is_a_table_that_tells_what_is_not_known(
     usage.main(["--by", "agent", "--from", "2026-11-01"], standalone_mode=False)
     assert client.paths == ["/api/usage?by=agent&from=2026-11-01"]
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["agent", "replies", "input", "cached", "output", "cost"]
+    assert lines[0].split() == ["AGENT", "REPLIES", "INPUT", "CACHED", "OUTPUT", "COST"]
     assert lines[1].split() == [
         "main",
         "12",

@@ -44,11 +44,29 @@ def test_override_may_add_an_agent() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
-        ("agents.main.mod", "ask", "unknown field `mod`"),
-        ("agents.main.mode", "yolo", r"Invalid enum value 'yolo'.*mode"),
-        ("agents.main.max_turns", "0", r">= 1.*max_turns"),
-        ("agents.main.max_turns", "many", r"Expected `int`.*max_turns"),
-        ("models.retries", "99", r"<= 20.*retries"),
+        ("agents.main.mod", "ask", "agents.main.mod: unknown field `mod`; did you mean `mode`"),
+        (
+            "agents.main.colour",
+            "red",
+            "agents.main.colour: unknown field `colour`; known are allow, .*, verify",
+        ),
+        ("agents.main.mode", "yolo", 'agents.main.mode: must be one of allow-all, ask, safe, got "yolo"'),
+        (
+            "agents.main.max_turns",
+            "0",
+            'agents.main.max_turns: must be a whole number of at least 1, got "0"',
+        ),
+        ("agents.main.max_turns", "many", 'agents.main.max_turns: must be a whole number, got "many"'),
+        ("models.retries", "99", 'models.retries: must be a whole number of at most 20, got "99"'),
+        (
+            "tools.mcp.y",
+            '{"command": "x", "args": ["y", 4]}',
+            r"tools.mcp.y.args\[1\]: must be a text, got 4$",
+        ),
+        ("cron.triggers.a", '{"template": 3}', "cron.triggers.a.template: must be a text, got 3$"),
+        ("models.providers.A B", "{}", "models.providers.A B: the name must be a text matching"),
+        ("models.providers.x.api_key", "sk-123", "x.api_key: must be an object, got a text of 6 characters$"),
+        ("models.providers.x.api_key", '["sk-123"]', "models.providers.x.api_key: must be an object$"),
         ("agents.a b.model", "demo", r"agents.a b: must match"),
         ("agents.main.allow", "[1", "agents.main.allow: not JSON"),
         ("agents.main.mode.deeper", "x", None),
@@ -62,9 +80,10 @@ def test_bad_setting_is_refused_by_name(key: str, value: str, problem: str | Non
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ({"agents": {"main": {"mode": "allow-al"}}}, "mode`: must be one of allow-all, ask, safe"),
+        ({"agents": {"main": {"mode": "allow-al"}}}, "agents.main.mode: must be one of allow-all, ask, safe"),
         ({"agents": {"b": {"sandbox": {"kind": "dokcer"}}}}, "must be one of bubblewrap, docker, local, ssh"),
-        ({"agents": {"b": {"sandbox": []}}}, "Expected `object`"),
+        ({"agents": {"b": {"sandbox": []}}}, "agents.b.sandbox: must be an object, got []"),
+        ({"agents": {"a": {}, "b": {"max_turns": 0}}}, "agents.b.max_turns: must be a whole number of at"),
     ],
 )
 def test_a_value_that_is_none_of_a_few_is_refused_with_those(document: dict[str, object], said: str) -> None:

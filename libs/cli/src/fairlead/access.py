@@ -3,14 +3,14 @@
 import os
 
 from fairlead.client import GatewayClient
-from fairlead_common.installation.access import bearer, server_url
+from fairlead_common.installation.access import bearer, bearer_source, server_url
 from fairlead_common.installation.home import home_from_environment
 
 
 def open_client(url: str | None = None) -> GatewayClient:
     """A client of the chosen server."""
     here = not url and not os.environ.get("FAIRLEAD_URL")
-    return GatewayClient(server_url(url), bearer, is_up if here else lambda: False)
+    return GatewayClient(server_url(url), bearer, is_up if here else lambda: False, bearer_source)
 
 
 def is_up() -> bool:

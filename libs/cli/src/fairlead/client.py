@@ -28,10 +28,16 @@ class UnreachableError(CommandError):
 
 
 class RequestRefusedError(CommandError):
-    """The server refused a request."""
+    """The server refused a request.
 
-    def __init__(self, status: int, code: str, message: str) -> None:
-        hint = " (check FAIRLEAD_TOKEN)" if status == 401 else ""  # a 403 says which right is missing
+    Args:
+        token_source: where the token is from, for people; told if the token was refused.
+    """
+
+    def __init__(self, status: int, code: str, message: str, token_source: str = "") -> None:
+        hint = (
+            f" (it is from {token_source})" if status == 401 and token_source else ""
+        )  # a 403 says which right is missing
         super().__init__(f"{message}{hint}", FAILED)
         self.status = status
         self.api_code = code
@@ -51,13 +57,18 @@ class GatewayClient:
     Args:
         token: gives the bearer token; asked again for each request, for short-lived ones.
         is_kept: whether the server is started again by someone when it does not answer; not, by default.
+        token_source: where the token is from, for people.
 
     Raises:
         CommandError: `url` is no http or https address.
     """
 
     def __init__(
-        self, url: str, token: Callable[[], str], is_kept: Callable[[], bool] = lambda: False
+        self,
+        url: str,
+        token: Callable[[], str],
+        is_kept: Callable[[], bool] = lambda: False,
+        token_source: Callable[[], str] = lambda: "FAIRLEAD_TOKEN",
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -66,6 +77,7 @@ class GatewayClient:
         self._parts = parts
         self._token = token
         self._is_kept = is_kept
+        self._token_source = token_source
 
     # -- requests ----------------------------------------------------------
 
@@ -101,9 +113,9 @@ class GatewayClient:
         finally:
             connection.close()
         if response.status in _AWAY and response.headers.get(_ASKS_AGAIN) != "false":
-            raise UnreachableError(f"{self.url} is not ready: {_problem(response.status, raw).args[0]}")
+            raise UnreachableError(f"{self.url} is not ready: {self._problem(response.status, raw).args[0]}")
         if response.status >= 400:
-            raise _problem(response.status, raw)
+            raise self._problem(response.status, raw)
         try:
             return json.loads(raw) if raw else None
         except ValueError as error:
@@ -196,7 +208,7 @@ class GatewayClient:
             if response.status in _AWAY:
                 raise UnreachableError(f"{self.url} is not ready")
             if response.status >= 400:
-                raise _problem(response.status, response.read())
+                raise self._problem(response.status, response.read())
             yield from parse_events(iter(response.readline, b""))
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
@@ -213,6 +225,19 @@ class GatewayClient:
         if self._parts.scheme == "https":
             return http.client.HTTPSConnection(host, port, timeout=timeout_s)
         return http.client.HTTPConnection(host, port, timeout=timeout_s)
+
+    def refused(self, status: int, code: str, message: str) -> RequestRefusedError:
+        """The error for a refusal with these words."""
+        return RequestRefusedError(status, code, message, self._token_source())
+
+    def _problem(self, status: int, raw: bytes) -> RequestRefusedError:
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            error = json.loads(raw)["error"]
+            return self.refused(status, str(error.get("code", "")), str(error["message"]))
+        text = raw.decode("utf-8", "replace").strip()[:300]
+        return self.refused(
+            status, "", f"HTTP {status}: {text or http.client.responses.get(status, 'refused')}"
+        )
 
     def _unreachable(self, error: Exception) -> UnreachableError:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -235,13 +260,3 @@ def parse_events(lines: Iterator[bytes]) -> Iterator[ServerSentEvent]:
             name, _, value = text.partition(":")
             value = value.removeprefix(" ")
             fields[name] = f"{fields[name]}\n{value}" if name == "data" and name in fields else value
-
-
-def _problem(status: int, raw: bytes) -> RequestRefusedError:
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        error = json.loads(raw)["error"]
-        return RequestRefusedError(status, str(error.get("code", "")), str(error["message"]))
-    text = raw.decode("utf-8", "replace").strip()[:300]
-    return RequestRefusedError(
-        status, "", f"HTTP {status}: {text or http.client.responses.get(status, 'refused')}"
-    )

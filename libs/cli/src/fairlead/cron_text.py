@@ -1,24 +1,24 @@
 """Jobs and runs as lines for people."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from fairlead.printable import printable
+from fairlead.table import shortened
+
+JOB_HEAD: Final = ("job", "next run", "last run", "session", "schedule", "name")
+RUN_HEAD: Final = ("fired", "status", "attempt", "took", "delivery", "result")
 
 
-def job_line(job: dict[str, Any]) -> str:
-    """Id, next run, last status, schedule and name."""
+def job_cells(job: dict[str, Any]) -> tuple[str, ...]:
+    """What `JOB_HEAD` names."""
     state = job.get("state") or {}
     following = when(state.get("nextRunAtMs")) if job.get("enabled", True) else "disabled"
     if state.get("suspended"):
         following = "suspended"
-    last = state.get("lastStatus") or "-"
+    last = state.get("lastStatus") or ""
     target = job.get("sessionTarget", "main")
     schedule = schedule_text(job.get("schedule") or {})
-    return (
-        f"{job['id']:26}  {following:16}  {last:7}  {target:8}  {schedule:28}  "
-        f"{printable(str(job.get('name', '')))}"
-    )
+    return (job["id"], following, last, target, schedule, str(job.get("name", "")))
 
 
 def schedule_text(schedule: dict[str, Any]) -> str:
@@ -39,22 +39,23 @@ def preview_lines(preview: dict[str, Any]) -> list[str]:
     """What was understood, and the next firings."""
     if not preview:
         return []
-    lines = [f"    {preview['words']}"]
-    lines += [f"    next: {text}" for text in preview.get("local", [])]
-    lines += [f"    note: {text}" for text in preview.get("warnings", [])]
+    lines = [str(preview["words"])]
+    lines += [f"next: {text}" for text in preview.get("local", [])]
+    lines += [f"note: {text}" for text in preview.get("warnings", [])]
     return lines
 
 
-def run_line(entry: dict[str, Any]) -> str:
-    """When, how it went, how long, what came of it."""
+def run_cells(entry: dict[str, Any]) -> tuple[str, ...]:
+    """What `RUN_HEAD` names."""
     took = entry.get("durationMs")
-    words = printable(" ".join(str(entry.get("error") or entry.get("summary") or "").split()))
     delivery = entry.get("delivery") or {}
-    sent = f"  [{delivery['channel']}: {delivery.get('status', 'pending')}]" if delivery else ""
     return (
-        f"{when(entry.get('firedAtMs') or entry.get('dueAtMs'))}  {entry['status']:8}  "
-        f"attempt {entry.get('attempt', 0)}  {f'{took / 1000:.1f} s' if took is not None else '-':>8}  "
-        f"{words[:100]}{sent}"
+        when(entry.get("firedAtMs") or entry.get("dueAtMs")),
+        str(entry["status"]),
+        str(entry.get("attempt", 0)),
+        f"{took / 1000:.1f} s" if took is not None else "",
+        f"{delivery['channel']}: {delivery.get('status', 'pending')}" if delivery else "",
+        shortened(str(entry.get("error") or entry.get("summary") or ""), 100),
     )
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
-from fairlead.client import GatewayClient, RequestRefusedError, UnreachableError
+from fairlead.client import GatewayClient, UnreachableError
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.protocol.ids import new_id
 
@@ -146,7 +146,9 @@ class McpProxy:
             yield {**answer, "id": message["id"]}
         elif isinstance(answer, dict) and isinstance(answer.get("error"), dict):
             problem = answer["error"]
-            raise RequestRefusedError(response.status, str(problem.get("code")), str(problem.get("message")))
+            raise self._gateway.refused(
+                response.status, str(problem.get("code")), str(problem.get("message"))
+            )
         else:
             raise CommandError(f"{self._gateway.url}/mcp did not answer with MCP: is that Fairlead?")
 

@@ -94,6 +94,8 @@ async def test_it_is_read_by_admins_with_filters_and_pages(world: GatewayInMemor
     assert len(await audit(world, "?what=users")) == 6
     assert len(await audit(world, "?session=his&who=admin")) == 0
     assert await audit(world, "?until=1") == []
+    assert {each["words"] for each in await audit(world, "?who=olaf")} == {"prompted the session"}
+    assert {each["words"] for each in await audit(world, "?what=users")} == {"added a user"}
     found: list[int] = []
     before = ""
     while True:

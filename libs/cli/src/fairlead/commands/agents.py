@@ -8,6 +8,7 @@ from typing import TypeVar
 import click
 
 from fairlead.options import Subcommands
+from fairlead.table import TableRow, show_table
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.config import AgentConfig, Config
@@ -53,12 +54,15 @@ def listing(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows))
         return
-    for row in rows:
-        place = row["host"] or "not placed yet"
-        shown = f"model={row['model']} mode={row['mode']} sandbox={row['sandbox']} host={place}"
-        click.echo(f"{row['name']:16} {shown}")
-        if row["problem"]:
-            click.echo(f"  ! {row['problem']}: {row['advice']}")
+    head = ("name", "model", "mode", "sandbox", "host")
+    shown = [
+        TableRow(
+            [row["host"] or "not placed yet" if key == "host" else row[key] for key in head],
+            [f"! {row['problem']}: {row['advice']}"] if row["problem"] else [],
+        )
+        for row in rows
+    ]
+    show_table(("agent", *head[1:]), shown, empty="no agents")
 
 
 @agents.command("place")

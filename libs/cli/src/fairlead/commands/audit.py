@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from fairlead.options import JSON, URL
+from fairlead.table import show_table
 from fairlead_common.installation.errors import FAILED, CommandError
 
 
@@ -39,8 +40,7 @@ def audit(
     if as_json:
         click.echo(json.dumps(found))
         return
-    for each in found:
-        click.echo(_line(each))
+    show_table(("at", "user", "outcome", "what", "about"), map(_cells, found), empty="no matching entries")
 
 
 @audit.command()
@@ -66,8 +66,10 @@ def verify(head: str | None, as_json: bool, url: str | None) -> None:
         raise CommandError(f"the audit log was changed: {where}", FAILED)
 
 
-def _line(each: dict[str, Any]) -> str:
+def _cells(each: dict[str, Any]) -> tuple[str, ...]:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each["at"] / 1000))
-    about = " ".join([each.get("session", ""), *each.get("about", {}).values(), *each.get("fields", [])])
-    outcome = each.get("outcome", "ok")
-    return f"{at}  {each.get('who', '') or '-':12}  {outcome:8}  {each['what']:48}  {about.strip()}".rstrip()
+    session = [f"session {each['session']}"] if each.get("session") else []
+    ids = [f"{name} {value}" for name, value in each.get("about", {}).items()]
+    sets = [f"sets {', '.join(each['fields'])}"] if each.get("fields") else []
+    about = "; ".join([*session, *ids, *sets])
+    return at, each.get("who", ""), each.get("outcome", "ok"), each.get("words") or each["what"], about

@@ -10,6 +10,7 @@ import click
 
 from fairlead.client import GatewayClient, RequestRefusedError
 from fairlead.options import URL, Subcommands
+from fairlead.table import TableRow, show_table
 from fairlead_common.installation.errors import FAILED, USAGE, CommandError
 from fairlead_common.protocol.credentials import (
     AGENT_RECIPIENT,
@@ -86,19 +87,21 @@ def listing(as_json: bool, url: str | None) -> None:
     if as_json:
         click.echo(json.dumps(found))
         return
-    if not found:
-        click.echo("no credentials are stored", err=True)
-    for row in found:
-        when = datetime.datetime.fromtimestamp(row["set_at_ms"] / 1000).astimezone()
-        used = ", ".join(row["used_by"]) or "no provider"
-        click.echo(
-            f"{row['name']:24} for {row['for']}, set {when:%Y-%m-%d %H:%M} by {row['set_by']}, used by {used}"
-        )
-        if not row["readable"]:
-            text = "its recipient has another key now and cannot read it"
-            click.echo(f"  ! {text}: `fairlead credentials rotate {row['name']}{_for(row['for'])}`")
-        if row["test"] is not None:
-            click.echo(f"  {_tested(row['test'])}")
+    head = ("credential", "for", "set", "by", "used by")
+    show_table(head, map(_row, found), empty="no credentials; `fairlead credentials set` stores one")
+
+
+def _row(credential: dict[str, Any]) -> TableRow:
+    when = datetime.datetime.fromtimestamp(credential["set_at_ms"] / 1000).astimezone()
+    name, recipient = credential["name"], credential["for"]
+    notes = []
+    if not credential["readable"]:
+        text = "its recipient has another key now and cannot read it"
+        notes.append(f"! {text}: `fairlead credentials rotate {name}{_for(recipient)}`")
+    if credential["test"] is not None:
+        notes.append(_tested(credential["test"]))
+    used = ", ".join(credential["used_by"])
+    return TableRow([name, recipient, f"{when:%Y-%m-%d %H:%M}", credential["set_by"], used], notes)
 
 
 @credentials.command("test")

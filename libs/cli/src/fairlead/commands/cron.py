@@ -8,6 +8,7 @@ import click
 
 from fairlead.cron_job import job_options, job_patch, new_job
 from fairlead.options import JSON, URL, Subcommands
+from fairlead.table import TableRow, show_table, table_lines
 from fairlead_common.installation.errors import FAILED, USAGE, CommandError
 
 
@@ -44,12 +45,10 @@ def list_jobs(everything: bool, as_json: bool, url: str | None) -> None:
     if as_json:
         click.echo(json.dumps({"jobs": found}))
         return
-    from fairlead.cron_text import job_line
+    from fairlead.cron_text import JOB_HEAD, job_cells
 
-    if not found:
-        click.echo("no jobs", err=True)
-    for job in found:
-        click.echo(job_line(job))
+    hint = "" if everything else "; those that are disabled are listed with --all"
+    show_table(JOB_HEAD, map(job_cells, found), empty=f"no jobs{hint}")
 
 
 @cron.command()
@@ -163,12 +162,10 @@ def runs(job: str | None, by_option: str | None, limit: int, as_json: bool, url:
     if as_json:
         click.echo(json.dumps(answer))
         return
-    from fairlead.cron_text import run_line
+    from fairlead.cron_text import RUN_HEAD, run_cells
 
-    if not answer["entries"]:
-        click.echo(f"{name}: no runs yet", err=True)
-    for entry in answer["entries"]:
-        click.echo(run_line(entry))
+    numbers = ("attempt", "took")
+    show_table(RUN_HEAD, map(run_cells, answer["entries"]), empty=f"{name}: no runs yet", numbers=numbers)
 
 
 @cron.command()
@@ -204,11 +201,12 @@ def _tell(answer: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(answer))
         return
-    from fairlead.cron_text import job_line, preview_lines
+    from fairlead.cron_text import JOB_HEAD, job_cells, preview_lines
 
+    lines = preview_lines(answer.get("preview") or {})
     if job := answer.get("job"):
-        click.echo(job_line(job))
-    for line in preview_lines(answer.get("preview") or {}):
+        lines = table_lines(JOB_HEAD, [TableRow(job_cells(job), lines)])
+    for line in lines:
         click.echo(line)
 
 

@@ -8,6 +8,7 @@ import click
 
 from fairlead.options import JSON, URL, Subcommands
 from fairlead.printable import printable
+from fairlead.table import shortened, show_table
 
 
 @click.group(cls=Subcommands)
@@ -27,12 +28,19 @@ def ls(limit: int, as_json: bool, url: str | None) -> None:
     if as_json:
         click.echo(json.dumps(found))
         return
-    for each in found:
-        retry = "discard" if each["no_retry"] else "retry, discard"
-        click.echo(
-            f"{each['id']:6}  {_when(each['at'])}  {each['origin']:8}  {each['session'] or '-':26}  "
-            f"{printable(each['reason'])[:80]}  ({retry})"
+    rows = [
+        (
+            each["id"],
+            _when(each["at"]),
+            each["origin"],
+            each["session"],
+            "no" if each["no_retry"] else "yes",
+            shortened(each["reason"], 80),
         )
+        for each in found
+    ]
+    head = ("letter", "at", "origin", "session", "retry", "reason")
+    show_table(head, rows, empty="no dead letters", numbers=("letter",))
 
 
 @dead.command("show")

@@ -13,6 +13,7 @@ from typing import IO, Any, Final
 import click
 
 from fairlead.options import Subcommands
+from fairlead.table import show_table
 from fairlead_common.installation.errors import CONFIG, USAGE, CommandError
 from fairlead_common.installation.home import home_from_environment, workspace_of
 from fairlead_common.installation.nats_access import NatsAccess
@@ -188,22 +189,9 @@ def show(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows))
         return
-    if not rows:
-        click.echo("no other machine has joined: create a join token with `fairlead executor invite <host>`")
-    for row in rows:
-        labels = ",".join(f"{name}={value}" for name, value in sorted(row["labels"].items()))
-        parts = [
-            row["host"].ljust(20),
-            row["state"].ljust(8),
-            f"pool={row['pool']}",
-            f"labels={labels}" if labels else "",
-            *_offers(row),
-            f"heard={_when(row['heard_s'])}" if row["heard_s"] else "",
-            f"joined={_when(row['joined_s'])} by join token {row['ticket']}" if row["joined_s"] else "",
-            f"revoked={_when(row['revoked_s'])}" if row["revoked_s"] else "",
-            f"join token {row['ticket']} until {_when(row['expires_s'])}" if row["expires_s"] else "",
-        ]
-        click.echo(" ".join(part for part in parts if part))
+    head = ("host", "state", "pool", "labels", "executors", "running", "sandboxes", "heard", "join token")
+    empty = "no other machine has joined; `fairlead executor invite HOST` makes a join token"
+    show_table(head, map(_cells, rows), empty=empty, numbers=("executors", "running"))
 
 
 @executor.command()
@@ -301,14 +289,26 @@ def _invited(each: Any) -> dict[str, Any]:
     }
 
 
-def _offers(row: dict[str, Any]) -> list[str]:
-    if not row["executors"]:
-        return []
-    return [
-        f"executors={row['executors']}",
-        f"running={row['running']}/{row['capacity']}",
-        f"sandboxes={','.join(row['sandboxes'])}",
-    ]
+def _cells(row: dict[str, Any]) -> tuple[object, ...]:
+    labels = ",".join(f"{name}={value}" for name, value in sorted(row["labels"].items()))
+    if row["revoked_s"]:
+        ticket = f"{row['ticket']}, revoked {_when(row['revoked_s'])}"
+    elif row["expires_s"]:
+        ticket = f"{row['ticket']}, good until {_when(row['expires_s'])}"
+    else:
+        ticket = f"{row['ticket']}, used {_when(row['joined_s'])}"
+    runs = row["executors"] > 0
+    return (
+        row["host"],
+        row["state"],
+        row["pool"],
+        labels,
+        row["executors"] if runs else "",
+        f"{row['running']}/{row['capacity']}" if runs else "",
+        ",".join(row["sandboxes"]),
+        _when(row["heard_s"]) if row["heard_s"] else "",
+        ticket,
+    )
 
 
 def _live() -> list[dict[str, Any]] | None:

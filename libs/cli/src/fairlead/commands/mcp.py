@@ -7,6 +7,7 @@ from typing import Any, Final
 import click
 
 from fairlead.options import JSON, URL, Subcommands
+from fairlead.table import TableRow, show_table
 from fairlead_common.installation.errors import FAILED, USAGE, CommandError
 
 _SOURCES: Final = {"env": "from_env", "file": "from_file", "stored": "stored"}
@@ -135,15 +136,16 @@ def listing(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows))
         return
-    from fairlead.printable import printable
-
-    if not rows:
-        click.echo("no MCP servers; `fairlead mcp add` adds one", err=True)
-    for row in rows:
-        state = f"{row['tools']} tools" if row["enabled"] else "disabled"
-        click.echo(f"{row['name']:20} {state:10} {printable(row['at'])}")
-        for text in row["problems"]:
-            click.echo(f"  ! {printable(text)}")
+    shown = [
+        TableRow(
+            [row["name"], f"{row['tools']} tools" if row["enabled"] else "disabled", row["at"]],
+            [f"! {text}" for text in row["problems"]],
+        )
+        for row in rows
+    ]
+    show_table(
+        ("server", "offers", "address or command"), shown, empty="no MCP servers; `fairlead mcp add` adds one"
+    )
 
 
 @mcp.command()

@@ -6,6 +6,7 @@ from typing import Any, Final
 import click
 
 from fairlead.options import URL
+from fairlead.table import show_table
 
 _PATIENCE_S: Final = 10.0
 _HEAD: Final = ("MODEL", "WINDOW", "OUTPUT", "IN $/M", "OUT $/M", "IMAGES", "THINKS", "USED BY")
@@ -31,10 +32,7 @@ def models(as_json: bool, all_of_them: bool, url: str | None) -> None:
         click.echo(json.dumps(found))
         return
     shown = [each for each in found["models"] if all_of_them or each["used_by"] or _is_configured(each)]
-    rows = [_HEAD, *map(_row, shown)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    show_table(_HEAD, map(_row, shown), empty="no models", numbers=_HEAD[1:5])
     for provider in found["providers"]:
         if provider["problem"]:
             click.echo(f"{provider['name']}: no list of models: {provider['problem']}", err=True)

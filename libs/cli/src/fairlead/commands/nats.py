@@ -7,6 +7,7 @@ import time
 
 import click
 
+from fairlead.table import show_table
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.installation.errors import UNREACHABLE, USAGE, CommandError
 from fairlead_common.installation.home import Home, home_from_environment, read_json
@@ -272,11 +273,17 @@ def show(users: UserRegister, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([{**each._asdict(), "recipe": dict(each.recipe)} for each in found]))
         return
-    if not found:
-        click.echo("no users for other systems: add one with `fairlead nats user add`")
-    for each in found:
-        added = time.strftime("%Y-%m-%d", time.localtime(each.added))
-        click.echo(f"{each.name.ljust(20)} {_described(each)}  (added {added}, {each.key[:12]}…)")
+    rows = [
+        (
+            each.name,
+            time.strftime("%Y-%m-%d", time.localtime(each.added)),
+            f"{each.key[:12]}…",
+            _described(each),
+        )
+        for each in found
+    ]
+    head = ("user", "added", "public key", "rights")
+    show_table(head, rows, empty="no NATS users for other systems; `fairlead nats user add` adds one")
 
 
 @user.command()

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from fairlead.options import JSON, URL
+from fairlead.table import show_table
 
 
 @click.command()
@@ -28,21 +29,24 @@ def runs(limit: int, since: str | None, as_json: bool, url: str | None, **filter
     if as_json:
         click.echo(json.dumps(found))
         return
-    for run in found:
-        click.echo(_line(run))
+    head = ("ended", "outcome", "took", "turns", "calls", "cost", "agent", "model", "user", "session")
+    show_table(head, map(_cells, found), empty="no matching runs", numbers=("took", "turns", "cost"))
 
 
-def _line(run: dict[str, Any]) -> str:
+def _cells(run: dict[str, Any]) -> tuple[object, ...]:
     ended = datetime.fromtimestamp(run["ended_at"] / 1000).astimezone()
     outcome = run["outcome"] + (f" ({run['error_code']})" if run.get("error_code") else "")
-    calls = " ".join(f"{name}:{count}" for name, count in sorted(run.get("tools", {}).items())) or "-"
+    calls = " ".join(f"{name}:{count}" for name, count in sorted(run.get("tools", {}).items()))
     cost = f"${run.get('cost_usd', 0.0):.4f}" + ("+$?" if run.get("unpriced_replies") else "")
     return (
-        f"{ended:%Y-%m-%d %H:%M:%S}  {outcome:16}  {run.get('duration_ms', 0) / 1000:8.1f} s  "
-        f"{_turns(run.get('turns', 0)):>9}  calls {calls:16}  {cost:10}  {run.get('agent', '') or '-':8}  "
-        f"{run.get('model', '') or '-':20}  {run.get('user', '') or '-':10}  {run['session']}"
+        f"{ended:%Y-%m-%d %H:%M:%S}",
+        outcome,
+        f"{run.get('duration_ms', 0) / 1000:.1f} s",
+        run.get("turns", 0),
+        calls,
+        cost,
+        run.get("agent", ""),
+        run.get("model", ""),
+        run.get("user", ""),
+        run["session"],
     )
-
-
-def _turns(count: int) -> str:
-    return f"{count} turn{'' if count == 1 else 's'}"

@@ -8,6 +8,7 @@ import click
 
 from fairlead.durations import duration_s
 from fairlead.options import JSON, ON_APPROVAL, THINKING, URL, Subcommands
+from fairlead.table import shortened, show_table
 from fairlead_common.protocol.plans import PLAN_TOOL
 
 LEAF = click.option(
@@ -47,12 +48,17 @@ def ls(limit: int, query: str, everything: bool, as_json: bool, url: str | None)
     if as_json:
         click.echo(json.dumps(rows))
         return
-    for row in rows:
-        title = row.get("title") or row.get("preview") or ""
-        click.echo(
-            f"{row['id']:26}  {_when(row.get('updated_at'))}  {row.get('status', ''):16}  "
-            f"{row.get('agent', ''):8}  {_line(title, 60)}"
+    cells = [
+        (
+            row["id"],
+            _when(row.get("updated_at")),
+            row.get("status", ""),
+            row.get("agent", ""),
+            shortened(row.get("title") or row.get("preview") or "", 60),
         )
+        for row in rows
+    ]
+    show_table(("session", "changed", "status", "agent", "title"), cells, empty="no sessions")
 
 
 @sessions.command("show")
@@ -168,10 +174,11 @@ def prune(older_than: str, archived: bool, dry_run: bool, as_json: bool, url: st
     if as_json:
         click.echo(json.dumps({**part, "sessions": found}))
         return
-    for each in found:
-        text = f"{each['id']:26}  {_when(each['updated_at'])}  {each['agent']:8}  {_line(each['title'], 60)}"
-        click.echo(text.rstrip())
     what = "would be deleted" if dry_run else "deleted"
+    cells = [
+        (each["id"], _when(each["updated_at"]), each["agent"], shortened(each["title"], 60)) for each in found
+    ]
+    show_table(("session", "changed", "agent", "title"), cells, empty="no session is that old")
     click.echo(f"{len(found) + (part['left'] if dry_run else 0)} {what}", err=True)
     for why, count in sorted(part["kept"].items()):
         click.echo(f"{count} kept: {why}", err=True)
@@ -357,22 +364,16 @@ def _told(entry: dict[str, Any]) -> list[str]:
             calls = [block for block in message["content"] if block["type"] == "tool_call"]
             words = _text(message["content"])
             return ([words] if words else []) + [
-                f"  -> {call['name']} {_line(json.dumps(call.get('arguments'), ensure_ascii=False), 100)}"
-                for call in calls
-                if call["name"] != PLAN_TOOL
+                f"  -> {call['name']} {_arguments(call)}" for call in calls if call["name"] != PLAN_TOOL
             ]
         case "hook_calls", _:
-            return [
-                f"  -> {call['name']} {_line(json.dumps(call.get('arguments'), ensure_ascii=False), 100)} "
-                f"({made_by(entry)})"
-                for call in entry["calls"]
-            ]
+            return [f"  -> {call['name']} {_arguments(call)} ({made_by(entry)})" for call in entry["calls"]]
         case "message" | "hook_result", "tool_result":
             outcome = message["outcome"]
             if steps := plan_written_by(message):
                 return ["  plan:", *(f"    {step}" for step in steps)]
             ended = how_it_ended(outcome)
-            return [f"  <- {message['name']} {ended} {_line(_text(outcome['content']), 100)}".rstrip()]
+            return [f"  <- {message['name']} {ended} {shortened(_text(outcome['content']), 100)}".rstrip()]
         case "fork", _:
             return [f"[forked from {entry['origin']}]"]
         case "navigate", _ if entry.get("summary"):
@@ -394,12 +395,11 @@ def _text(content: list[dict[str, Any]]) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _line(text: str, width: int) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= width else f"{text[: width - 3]}..."
+def _arguments(call: dict[str, Any]) -> str:
+    return shortened(json.dumps(call.get("arguments"), ensure_ascii=False), 100)
 
 
 def _when(ms: Any) -> str:
     if not ms:
-        return " " * 16
+        return ""
     return datetime.fromtimestamp(ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -9,6 +9,7 @@ import click
 
 from fairlead.durations import duration_s
 from fairlead.options import JSON, Subcommands
+from fairlead.table import show_table
 from fairlead_common.installation.errors import UNREACHABLE, CommandError
 from fairlead_common.installation.home import home_from_environment
 
@@ -44,12 +45,13 @@ def ls(nats_url: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"streams": msgspec.to_builtins(streams)}))
         return
-    click.echo(f"{'stream':16} {'messages':>9} {'size':>10}  {'oldest':10}  holds; removed by or after")
-    for each in streams:
-        words = "; ".join(filter(None, (each.holds, each.ends)))
-        figures = f"{each.messages:9} {size(each.bytes):>10}  {each.oldest[:10]:10}"
-        click.echo(f"{each.name:16} {figures}  {words}".rstrip())
-    click.echo(f"{'all':16} {sum(s.messages for s in streams):9} {size(sum(s.bytes for s in streams)):>10}")
+    rows: list[tuple[object, ...]] = [
+        (each.name, each.messages, size(each.bytes), each.oldest[:10], each.holds, each.ends)
+        for each in streams
+    ]
+    rows.append(("all", sum(s.messages for s in streams), size(sum(s.bytes for s in streams)), "", "", ""))
+    head = ("stream", "messages", "size", "oldest", "holds", "removed by or after")
+    show_table(head, rows, empty="no streams", numbers=("messages", "size"))
 
 
 @storage.command("prune")

@@ -8,6 +8,7 @@ import click
 
 from fairlead.durations import duration_s
 from fairlead.options import JSON, URL, Subcommands
+from fairlead.table import show_table
 
 _SCOPES = ("read", "write", "approve", "admin", "pairing")
 
@@ -56,13 +57,18 @@ def ls(as_json: bool, url: str | None) -> None:
     if as_json:
         click.echo(json.dumps(found))
         return
-    for each in found:
-        ends = f"expires {_moment(each['expires_at'])}" if each["expires_at"] else "does not expire"
-        used = f"used {_moment(each['last_used_at'])}" if each["last_used_at"] else "never used"
-        scopes = ",".join(each["scopes"])
-        click.echo(
-            f"{each['id']}  {each['user']:16}  {scopes:24}  {ends:26}  {used:22}  {each['name']}".rstrip()
+    rows = [
+        (
+            each["id"],
+            each["user"],
+            ",".join(each["scopes"]),
+            _moment(each["expires_at"]),
+            _moment(each["last_used_at"]),
+            each["name"],
         )
+        for each in found
+    ]
+    show_table(("token", "user", "scopes", "expires", "last used", "name"), rows, empty="no tokens")
 
 
 @tokens.command()
@@ -79,4 +85,4 @@ def revoke(token_id: str, url: str | None) -> None:
 
 
 def _moment(ms: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(ms / 1000))
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(ms / 1000)) if ms else "never"

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from fairlead.options import URL
+from fairlead.table import show_table
 
 
 @click.command()
@@ -35,12 +36,8 @@ def usage(by: str, first: str | None, last: str | None, as_json: bool, url: str 
         click.echo("no usage is recorded yet; replies are counted a few seconds after they end", err=True)
         return
     heads = (by, "replies", "input", "cached", "output", "cost")
-    lines = [heads, *(_cells(row, row["name"] or "-") for row in answer["rows"])]
-    lines.append(_cells(answer["total"], "total"))
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
-    for line in lines:
-        cells = [line[0].ljust(widths[0]), *(cell.rjust(widths[n + 1]) for n, cell in enumerate(line[1:]))]
-        click.echo("  ".join(cells).rstrip())
+    rows = [*(_cells(row, row["name"]) for row in answer["rows"]), _cells(answer["total"], "total")]
+    show_table(heads, rows, empty="", numbers=heads[1:])
 
 
 def _cells(row: dict[str, Any], name: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from fairlead.options import JSON, URL, Subcommands
+from fairlead.table import show_table
 
 ROLES = ("viewer", "operator", "approver", "admin")
 _ROLE = click.Choice(ROLES)
@@ -39,13 +40,20 @@ def ls(as_json: bool, url: str | None) -> None:
     if as_json:
         click.echo(json.dumps(found))
         return
-    for each in found:
-        state = "disabled" if each["disabled"] else ""
-        password = "password" if each.get("password") else ""
-        budget = _budget_text(each.get("budget") or {})
-        more = f"{password:8}  {each.get('tailscale', '')}  {budget}  {state}"
-        line = f"{each['name']:24}  {each['role']:10}  {_tokens(each['tokens']):>10}  {more}"
-        click.echo(line.rstrip())
+    rows = [
+        (
+            each["name"],
+            each["role"],
+            "disabled" if each["disabled"] else "enabled",
+            each["tokens"],
+            "yes" if each.get("password") else "no",
+            each.get("tailscale", ""),
+            _budget_text(each.get("budget") or {}),
+        )
+        for each in found
+    ]
+    head = ("user", "role", "state", "tokens", "password", "tailscale", "budget")
+    show_table(head, rows, empty="no users; `fairlead users add` adds one", numbers=("tokens",))
 
 
 @users.command("set")
@@ -80,10 +88,6 @@ def set_user(
     _change(name, change, url)
     said = (f"{key} {value}" if value else f"no {key}" for key, value in change.items())
     click.echo(f"changed: {name} ({', '.join(said)})")
-
-
-def _tokens(count: int) -> str:
-    return f"{count} token{'' if count == 1 else 's'}"
 
 
 def _budget_text(budget: dict[str, Any]) -> str:

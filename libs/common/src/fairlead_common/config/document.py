@@ -16,7 +16,6 @@ import msgspec
 from fairlead_common.config.agent_protocol import AgentProtocolConfig
 from fairlead_common.config.agents import AgentConfig
 from fairlead_common.config.backup import BackupConfig
-from fairlead_common.config.choices import explained
 from fairlead_common.config.cron import DEFAULT_HEARTBEAT_S, CronConfig
 from fairlead_common.config.hooks import Hooked
 from fairlead_common.config.mcp import McpServer, ServerName
@@ -27,6 +26,7 @@ from fairlead_common.config.openapi import OpenApi
 from fairlead_common.config.other_agents import OtherAgentsConfig
 from fairlead_common.config.part import ConfigPart, Extensions, Positive
 from fairlead_common.config.policy import PolicyConfig, check_layer, check_policy
+from fairlead_common.config.problems import explained
 from fairlead_common.config.sandboxes import SandboxesConfig, check_kind, check_names
 from fairlead_common.config.sessions import SessionsConfig
 from fairlead_common.config.storage import StorageConfig
@@ -176,7 +176,7 @@ def parse_config(
     try:
         config = msgspec.convert(merged, Config, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidInputError("config", explained(error, Config)) from error
+        raise InvalidInputError("config", explained(error, merged, Config)) from error
     try:
         check_policy(config.policy)
         check_names(config.tools.sandboxes)

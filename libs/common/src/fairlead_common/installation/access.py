@@ -16,6 +16,16 @@ def server_url(url: str | None = None) -> str:
     return url or os.environ.get("FAIRLEAD_URL") or f"http://127.0.0.1:{port_of(home_from_environment())}"
 
 
+def bearer_source(environ: Mapping[str, str] | None = None, home: Home | None = None) -> str:
+    """Where `bearer` has it from, for people."""
+    env = os.environ if environ is None else environ
+    if env.get("FAIRLEAD_TOKEN"):
+        return "FAIRLEAD_TOKEN"
+    if named := env.get("FAIRLEAD_TOKEN_FILE"):
+        return f"{named}, the file that FAIRLEAD_TOKEN_FILE names"
+    return f"{(home or home_from_environment(env)).auth}, the key of this FAIRLEAD_HOME"
+
+
 def bearer(environ: Mapping[str, str] | None = None, home: Home | None = None) -> str:
     """`FAIRLEAD_TOKEN`, or in its file, else a token for five minutes, signed with the key of this home.
 

@@ -14,6 +14,7 @@ from fairlead_common.protocol.audit import AuditEntry, AuditRecord, chain_hash
 from fairlead_gateway.gateway import answering, gateway_of
 from fairlead_gateway.http.problems import json_response
 from fairlead_gateway.http.request_parsing import MAX_SEQ, check_parameters, one, whole_number
+from fairlead_gateway.identity.audit_words import in_words
 from fairlead_gateway.observability.newest_first import newest_first
 
 DEFAULT_LIMIT: Final = 100
@@ -26,9 +27,15 @@ _decode = msgspec.json.Decoder(AuditRecord).decode
 
 
 class ListedAudit(AuditEntry, frozen=True, kw_only=True, omit_defaults=True):
-    """An entry, and the sequence of its record in the stream AUDIT."""
+    """An entry as it is listed.
+
+    Fields:
+        seq: sequence of its record in the stream AUDIT.
+        words: what was done, for people: `prompted the session`.
+    """
 
     seq: int
+    words: str
 
 
 class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +106,11 @@ async def _page(bus: Bus, query: _Query, before: int, limit: int) -> AuditPage:
         async for record in records:
             read += 1
             found += [
-                ListedAudit(seq=record.seq, **msgspec.structs.asdict(entry))
+                ListedAudit(
+                    seq=record.seq,
+                    words=in_words(entry.what, entry.outcome),
+                    **msgspec.structs.asdict(entry),
+                )
                 for entry in reversed(_decode(record.data).entries)
                 if query.takes(entry)
             ]

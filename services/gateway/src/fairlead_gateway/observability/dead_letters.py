@@ -1,10 +1,10 @@
-"""Dead letters: what they are, and what becomes of them: put back once, or discarded.
+"""Dead letters: what they are, and what becomes of them: requeued once, or discarded.
 
-Input (a prompt, a steer, a follow-up) can be put back into its mailbox: the stored message goes in again
+Input (a prompt, a steer, a follow-up) can be requeued into its mailbox: the stored message goes in again
 under a key made of its sequence, create-only, and then the letter is deleted. After a kill in between, or
 beside another request, the same key is refused, and only the deletion is left to do.
 
-Nothing else is put back. A tool call may have started, a decision or an abort is about what was there then,
+Nothing else is requeued. A tool call may have started, a decision or an abort is about what was there then,
 and a firing of a job happens once: the refusal says what to do instead.
 """
 
@@ -38,7 +38,7 @@ _KEPT: Final[tuple[str, ...]] = (
     subjects.H_OBJECT,
     subjects.H_REPLY_TO,
     subjects.H_TRACE,
-)  # headers of what is put back
+)  # headers of what is requeued
 _NO_MESSAGE: Final = frozenset({10037, 10043})
 
 
@@ -49,7 +49,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
         id: its number. at: when it was kept, milliseconds since 1970.
         origin: who could not handle it: `sessions`, `tools`, `cron`.
         subject, seq: of the message. session: whose mail or log it is; empty: none.
-        no_retry: why it cannot be put back; empty: it can.
+        no_retry: why it cannot be requeued; empty: it can.
         payload: of the message, at most 64 KiB; null in lists.
     """
 
@@ -75,7 +75,7 @@ class DeadLetterSettled(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a letter.
 
     Fields:
-        seq: of the message that was put back; 0: it was discarded.
+        seq: of the requeued message; 0: it was discarded.
         key: idempotency key that it has there.
     """
 
@@ -165,7 +165,7 @@ def dead_letter_of(record: Record) -> DeadLetter:
 
 
 def _whose(subject: str) -> tuple[str, str]:
-    """The session of a message, and why it cannot be put back."""
+    """The session of a message, and why it cannot be requeued."""
     if subject.startswith("fairlead.tool."):
         return "", "a tool call may have started: its run was told how it ended; ask the agent again"
     if subject.startswith("fairlead.cron."):
@@ -179,7 +179,7 @@ def _whose(subject: str) -> tuple[str, str]:
         return "", "its session has no valid id"
     if parsed.part != "in":
         return parsed.session, "it is an entry of a log, which was passed over; logs are never written again"
-    if parsed.actor is not None:  # put back, it would count as an admin's, and say of itself who sent it
+    if parsed.actor is not None:  # requeued, it would count as an admin's, and say of itself who sent it
         return parsed.session, f"it was sent for the user {parsed.actor.user}, who sends it again"
     if parsed.kind == "approval":
         return parsed.session, "a decision is about what was shown then: decide again"

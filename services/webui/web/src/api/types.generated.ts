@@ -989,7 +989,7 @@ export interface CustomEntry {
  *     id: its number. at: when it was kept, milliseconds since 1970.
  *     origin: who could not handle it: `sessions`, `tools`, `cron`.
  *     subject, seq: of the message. session: whose mail or log it is; empty: none.
- *     no_retry: why it cannot be put back; empty: it can.
+ *     no_retry: why it cannot be requeued; empty: it can.
  *     payload: of the message, at most 64 KiB; null in lists.
  */
 export interface DeadLetter {
@@ -1014,7 +1014,7 @@ export interface DeadLetterPage {
  * What became of a letter.
  *
  * Fields:
- *     seq: of the message that was put back; 0: it was discarded.
+ *     seq: of the requeued message; 0: it was discarded.
  *     key: idempotency key that it has there.
  */
 export interface DeadLetterSettled {
@@ -1842,7 +1842,13 @@ export interface Limits {
   deny?: string[];
 }
 
-/** An entry, and the sequence of its record in the stream AUDIT. */
+/**
+ * An entry as it is listed.
+ *
+ * Fields:
+ *     seq: sequence of its record in the stream AUDIT.
+ *     words: what was done, for people: `prompted the session`.
+ */
 export interface ListedAudit {
   at: number;
   what: string;
@@ -1856,6 +1862,7 @@ export interface ListedAudit {
   fields?: string[];
   address?: string;
   seq: number;
+  words: string;
 }
 
 /**

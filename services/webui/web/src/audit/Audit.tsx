@@ -71,7 +71,7 @@ export function Audit() {
 }
 
 function Entry({ entry }: { entry: ListedAudit }) {
-  const { what, who = "", account = "", outcome = "ok", status = 0, session = "", about = {}, fields = [] } = entry;
+  const { words, what, who = "", account = "", outcome = "ok", status = 0, session = "", about = {}, fields = [] } = entry;
   const facts = [
     ...Object.entries(about).map(([name, id]) => `${name} ${id}`),
     fields.length > 0 ? `sets ${fields.join(", ")}` : "",
@@ -85,7 +85,9 @@ function Entry({ entry }: { entry: ListedAudit }) {
         <Escaped text={who || "nobody"} />
         {account && account !== who && ` (${account})`}
       </strong>
-      <code>{what.replace("/{session}", "").replace(/\/\{\w+\}/g, "")}</code>
+      <span title={what}>
+        <Escaped text={words} />
+      </span>
       {outcome !== "ok" && (
         <span className="bad-news">
           {outcome}

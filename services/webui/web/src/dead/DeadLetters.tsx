@@ -14,7 +14,7 @@ import styles from "./DeadLetters.module.css";
 
 const lettersOf = (answer: unknown): readonly DeadLetter[] => (answer as DeadLetterPage).letters;
 
-/** Messages that nobody could handle: put back once what was wrong is mended, or discarded. */
+/** Messages that nobody could handle: requeued once the cause is fixed, or discarded. */
 export function DeadLetters() {
   const list = usePaged("/api/dead", lettersOf);
   return (
@@ -39,7 +39,7 @@ function Letter({ letter, onSettled }: { letter: DeadLetter; onSettled: () => vo
   const { id } = letter;
   const settle = (how: "retry" | "discard"): void =>
     void request("POST", `/api/dead/${id}/${how}`, {})
-      .catch((error: unknown) => complain(how === "retry" ? "It was not put back" : "It was not discarded", error))
+      .catch((error: unknown) => complain(how === "retry" ? "It was not requeued" : "It was not discarded", error))
       .finally(onSettled);
   return (
     <li className={styles.letter}>
@@ -54,11 +54,11 @@ function Letter({ letter, onSettled }: { letter: DeadLetter; onSettled: () => vo
       <code className={styles.subject}>
         <Escaped text={letter.subject} />
       </code>
-      {letter.no_retry && <p className={styles.about}>It cannot be put back: {letter.no_retry}</p>}
+      {letter.no_retry && <p className={styles.about}>It cannot be requeued: {letter.no_retry}</p>}
       <div className={styles.ways}>
         {!letter.no_retry && (
-          <Button aria-label={`Put back letter ${id}`} onClick={() => setAsks("retry")}>
-            Put back
+          <Button aria-label={`Requeue letter ${id}`} onClick={() => setAsks("retry")}>
+            Requeue
           </Button>
         )}
         <Button aria-label={`Discard letter ${id}`} onClick={() => setAsks("discard")}>
@@ -71,9 +71,9 @@ function Letter({ letter, onSettled }: { letter: DeadLetter; onSettled: () => vo
       {open && <Payload id={id} />}
       {asks === "retry" && (
         <Confirm
-          title="Put it back?"
+          title="Requeue it?"
           text="It goes into its mailbox once, as if it arrived now. Fix the cause first."
-          action="Put back"
+          action="Requeue"
           tone="primary"
           onYes={() => settle("retry")}
           onClose={() => setAsks(null)}

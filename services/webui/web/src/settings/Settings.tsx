@@ -1,4 +1,4 @@
-import { lazy, Suspense } from "react";
+import { lazy, Suspense, useEffect, useRef } from "react";
 import { useIsAdmin } from "../api/rights";
 import { PageHead } from "../chat/PageHead";
 import { Link } from "../routes";
@@ -27,13 +27,18 @@ export function Settings({ section, onMenu }: { section: string; onMenu: () => v
   const offered = SECTIONS.filter((one) => admin || !one.admin);
   const asked = SECTIONS.find((one) => one.name === section);
   const shown = section === "" ? offered[0] : offered.find((one) => one === asked);
+  const tabs = useRef<HTMLElement>(null);
+  useEffect(() => {
+    // On a phone the row is wider than the screen.
+    tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [shown]);
   return (
     <>
       <PageHead title="Settings" onMenu={onMenu} />
       <div className={styles.page}>
         <div className={styles.column}>
           {offered.length > 1 && (
-            <nav className={styles.sections} aria-label="Settings">
+            <nav ref={tabs} className={styles.sections} aria-label="Settings">
               {offered.map((one) => (
                 <Link key={one.name} to={`/settings/${one.name}`} aria-current={one === shown ? "page" : undefined}>
                   {one.label}
