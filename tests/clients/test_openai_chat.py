@@ -8,7 +8,7 @@ from typing import Any
 import openai
 from pydantic import BaseModel
 
-from tests.clients.stack import AGENT, Stack
+from tests.clients.stack import AGENT, CAREFUL, Stack
 
 WEATHER: Any = {
     "type": "function",
@@ -173,3 +173,99 @@ def test_javascript_runs_tools_and_parses(stack: Stack) -> None:
     found = stack.run_javascript("openai_tools.mjs")
     assert found["tools"] == {"text": "It is warm.", "calls": ["Bonn"]}
     assert found["parsed"] == {"name": "Bonn", "degrees": 21}
+
+
+def on_branch(stack: Stack, session: str) -> list[str]:
+    """What is said on the branch that the session is on: of users their `id`, of the model its words."""
+    entries = {each["id"]: each for each in stack.up.entries(session)}
+    at = next(reversed(entries))
+    said: list[str] = []
+    while at in entries:
+        message = entries[at].get("message", {})
+        text = "".join(part.get("text", "") for part in message.get("content", []))
+        if message.get("role") in ("user", "assistant"):
+            said.insert(0, text.partition("id=")[2] or text.strip())
+        at = entries[at].get("parent_id") or ""
+    return said
+
+
+def test_edited_messages_and_other_answers_of_a_named_chat_are_branches_of_its_session(stack: Stack) -> None:
+    chat = "chat-of-a-program"
+    with sdk(stack, default_headers={"X-OpenWebUI-Chat-Id": chat}) as client:
+
+        def ask(*said: str) -> str:
+            messages: Any = [
+                {"role": "assistant" if n % 2 else "user", "content": text} for n, text in enumerate(said)
+            ]
+            answer = client.chat.completions.create(model=AGENT, messages=messages)
+            return (answer.choices[0].message.content or "").strip()
+
+        first, second = 'answer="one" id=BR1', 'answer="two" id=BR2'
+        one = ask(first)
+        two = ask(first, one, second)
+        assert on_branch(stack, chat) == ["BR1", "one", "BR2", "two"]
+        ask(first, one, second)  # another answer
+        assert on_branch(stack, chat) == ["BR1", "one", "BR2", "two"]
+        third = ask(first, one, 'answer="three" id=BR3')  # the second message is edited
+        assert on_branch(stack, chat) == ["BR1", "one", "BR3", "three"]
+        ask(first, one, 'answer="three" id=BR3', third, 'answer="four" id=BR4')
+        assert on_branch(stack, chat) == ["BR1", "one", "BR3", "three", "BR4", "four"]
+        ask(first, one, second, two, 'answer="five" id=BR5')  # back on the other branch
+        assert on_branch(stack, chat) == ["BR1", "one", "BR2", "two", "BR5", "five"]
+        ask('answer="six" id=BR6')  # the first message is edited
+        assert on_branch(stack, chat) == ["BR6", "six"]
+        # What is said in the page meanwhile stays: the chat goes on behind it.
+        stack.up.ask('answer="page" id=BR7', session=chat)
+        ask('answer="six" id=BR6', "six", 'answer="eight" id=BR8')
+        assert on_branch(stack, chat) == ["BR6", "six", "BR7", "page", "BR8", "eight"]
+    runs = [each for each in stack.up.entries(chat) if each["type"] == "run_end"]
+    assert [each["outcome"] for each in runs] == ["completed"] * 9
+
+
+def test_a_repeated_request_of_a_chat_goes_back_once(stack: Stack) -> None:
+    chat = "chat-that-repeats"
+    headers = {"X-OpenWebUI-Chat-Id": chat}
+    with sdk(stack, default_headers=headers) as client:
+        messages: list[Any] = [{"role": "user", "content": 'answer="one" id=RE1'}]
+        for key in ("a", "b", "b", "a"):
+            client.chat.completions.create(
+                model=AGENT, messages=messages, extra_headers={"Idempotency-Key": f"again-{key}"}
+            )
+    kinds = [each["type"] for each in stack.up.entries(chat)]
+    assert (kinds.count("navigate"), kinds.count("run_end")) == (1, 2)
+
+
+def test_a_program_that_sends_only_what_is_new_does_not_begin_its_conversation_again(stack: Stack) -> None:
+    name = "conversation-of-a-program"
+    with sdk(stack, default_headers={"X-Conversation-Id": name}) as client:
+        for number in (1, 2):
+            text = f'answer="{number}" id=NEW{number}'
+            client.chat.completions.create(model=AGENT, messages=[{"role": "user", "content": text}])
+    assert on_branch(stack, name) == ["NEW1", "1", "NEW2", "2"]
+
+
+def test_another_agent_in_a_named_chat_works_in_a_session_of_its_own_and_knows_what_was_said(
+    stack: Stack,
+) -> None:
+    ledger = stack.ledger("agents-of-a-chat")
+    run = f'op=AGENTS steps=1 run="echo ran >> {ledger}"'
+    with sdk(stack, default_headers={"X-OpenWebUI-Chat-Id": "chat-of-two-agents"}) as client:
+
+        def ask(model: str, *said: str) -> Any:
+            messages: Any = [
+                {"role": "assistant" if n % 2 else "user", "content": text} for n, text in enumerate(said)
+            ]
+            return client.chat.completions.create(model=model, messages=messages)
+
+        first = ask(AGENT, 'answer="one" id=AG1')
+        second = ask(CAREFUL, 'answer="one" id=AG1', "one", run)
+        back = ask(AGENT, 'answer="one" id=AG1', "one", 'answer="two" id=AG2')
+    assert first.fairlead["session"] == back.fairlead["session"] == "chat-of-two-agents"
+    session = second.fairlead["session"]
+    assert session != "chat-of-two-agents"
+    assert second.fairlead["outcome"] == "waiting_approval"  # it asks, as that agent does
+    assert not ledger.exists()
+    assert stack.up.api("GET", f"/api/sessions/{session}")["agent"] == CAREFUL
+    assert on_branch(stack, "chat-of-two-agents") == ["AG1", "one", "AG2", "two"]
+    forked = [each for each in stack.up.entries(session) if each["type"] == "fork"]
+    assert len(forked) == 1

@@ -33,6 +33,7 @@ UNCOUNTED_BACKOFF_S: Final = 4.0
 FRESH_S: Final = 120.0
 CLIENT_LEFT: Final = 408  # status of a request that no one waits for
 
+_WHOLE_CHAT: Final = "x-openwebui-chat-id"
 _COUNT: Final = re.compile(r"[0-9]{1,4}\Z")
 _UNCOUNTED: Final = re.compile(r"\bai(-sdk)?/")
 
@@ -173,11 +174,33 @@ def is_repeatable(request: Request) -> bool:
 
 def named_session(request: Request) -> str:
     """The session that the client names; empty if it names none."""
-    headers = request.headers
-    if (name := headers.get("x-fairlead-session")) is not None:
+    if (name := request.headers.get("x-fairlead-session")) is not None:
         return check_id(name, "X-Fairlead-Session")
-    name = headers.get("x-openwebui-chat-id") or headers.get("x-conversation-id")
+    name = _chat(request)
     return _token(name) if name else ""
+
+
+def session_for(request: Request, agent: str) -> str:
+    """The session that the client names. If that of a chat is another agent's, the chat has one more."""
+    name = named_session(request)
+    if not is_of_chat(request):
+        return name
+    known = gateway_of(request).index.session(name)
+    return name if known is None or known.agent == agent else _token(f"{_chat(request)} {agent}")
+
+
+def is_of_chat(request: Request) -> bool:
+    """Whether the client names a chat of its own instead of a session."""
+    return "x-fairlead-session" not in request.headers and bool(_chat(request))
+
+
+def sends_all(request: Request) -> bool:
+    """Whether the client is known to send the whole chat with each request."""
+    return bool(request.headers.get(_WHOLE_CHAT))
+
+
+def _chat(request: Request) -> str:
+    return request.headers.get(_WHOLE_CHAT) or request.headers.get("x-conversation-id") or ""
 
 
 @asynccontextmanager

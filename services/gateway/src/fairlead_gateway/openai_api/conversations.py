@@ -244,6 +244,7 @@ class Memory(NamedTuple):
         hidden: the session has more than the client was told, before this request.
         prompt: sequence of the mail that the answer is about.
         is_named: the client named the session, which has to be found again for results of its tools alone.
+        is_chat: it named the chat that the session is for, where edited messages are branches.
         old_functions: its tools are the old `functions`: it is told of the first call alone.
     """
 
@@ -253,6 +254,7 @@ class Memory(NamedTuple):
     hidden: bool
     prompt: int
     is_named: bool
+    is_chat: bool = False
     old_functions: bool = False
 
     async def keep(self, answer: ChatAnswer) -> None:
@@ -260,7 +262,7 @@ class Memory(NamedTuple):
         calls = [call.call_id for call in answer.calls]
         if not answer.last_entry or not (answer.told.strip() or calls) or answer.problem is not None:
             return
-        if self.is_named and not calls:
+        if self.is_named and not calls and not self.is_chat:
             return
         function = call_mark(answer.calls[0]) if calls and self.old_functions else ""
         told = KnownAnswer(

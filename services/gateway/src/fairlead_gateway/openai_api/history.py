@@ -40,6 +40,7 @@ class History:
         earlier: up to the last answer or result of a tool. new: after that; empty: the answer goes on.
         count: of all messages of the request.
         answered: the places after answers, in order.
+        root: the hash of a conversation in which nothing was said yet.
     """
 
     def __init__(self, owner: Iterable[str], messages: Sequence[ChatMessage]) -> None:
@@ -53,6 +54,7 @@ class History:
         )
         self.earlier, self.new = said[: last + 1], said[last + 1 :]
         self._chain = _Chain([*owner, _plain(self.instructions)])
+        self.root = self._chain.digest()
         self.answered: list[Answered] = []
         for number, message in enumerate(said):
             self._chain.add(message)

@@ -31,7 +31,7 @@ class KnownAnswer(msgspec.Struct, frozen=True):
         hidden: the session has more than the client was told: results of tools, for example.
         calls: ids of calls of the client's tools that it ends with. prompt: sequence of the mail that it is
             about, if there are any.
-        is_named: the client named the session; only if it does so again, this counts.
+        is_named: the client named the session or its chat; only if it does so again, this counts.
         function: by which a client of the old `functions` knows the first of the calls.
     """
 
@@ -94,6 +94,13 @@ class KnownAnswers:
         except ConflictError:
             return False
         return True
+
+    async def first_to_follow(self, digest: str, session: str, key: str) -> str:
+        """The key of the prompt that the session went on with first behind this answer: `key` or another."""
+        if await self.follow(digest, session, key):
+            return key
+        record = await self._bucket.last(f"answer.{digest}.{session}.{_NEXT}")
+        return record.data.decode() if record is not None else key
 
     async def _create(self, key: str, value: bytes) -> None:
         await self._bucket.create(f"answer.{key}", value, ttl_s=self._kept_s)

@@ -1,5 +1,6 @@
 """Why there is no answer to a prompt, or none yet, as OpenAI's clients are told."""
 
+import re
 from collections.abc import Collection
 from typing import Final
 
@@ -9,6 +10,9 @@ from fairlead_common.protocol.entries import ApprovalRequestEntry, RunEndEntry
 from fairlead_common.protocol.questions import question_in
 from fairlead_common.session_log.input_view import InputEnd
 from fairlead_gateway.http.problems import Problem
+
+MAX_SHOWN_CHARS: Final = 500
+_TICKS: Final = re.compile(r"`+")
 
 # A client that tries again would start the run again: it must not do so by itself.
 _DO_NOT_RETRY: Final = {"x-should-retry": "false"}
@@ -61,12 +65,34 @@ def waiting_text(approvals: Collection[ApprovalRequestEntry]) -> str:
     """What a run waits for, as a message: its questions, or the calls to be approved and how."""
     if asked := [each for each in approvals if each.kind == "question"]:
         return "\n\n".join(map(_question_text, asked))
-    lines = ["This waits for your approval. Answer in the web application, or with `fairlead approve <id>`:"]
+    parts = ["This waits for your approval. Answer in the web application, or with `fairlead approve <id>`:"]
     for request in approvals:
-        arguments = msgspec.json.encode(request.arguments).decode()
-        shown = arguments if len(arguments) <= 500 else f"{arguments[:500]}..."
-        lines.append(f"- `{request.id}`: {request.tool} {shown} (in {request.workspace or 'the workspace'})")
-    return "\n".join(lines)
+        place = _as_code(request.workspace) if request.workspace else "the workspace"
+        parts.append(f"`{request.id}`: `{request.tool}` in {place}")
+        parts.append(_as_block(msgspec.json.encode(request.arguments).decode()))
+    return "\n\n".join(parts)
+
+
+def _as_block(text: str) -> str:
+    """A code block: programs show messages as Markdown, and what is approved must look like what it is."""
+    shown = text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}..."
+    fence = "`" * max(3, _longest_ticks(shown) + 1)
+    return f"{fence}\n{_visible(shown)}\n{fence}"
+
+
+def _as_code(text: str) -> str:
+    ticks = "`" * (_longest_ticks(text) + 1)
+    pad = " " if "`" in text else ""
+    return f"{ticks}{pad}{_visible(text)}{pad}{ticks}"
+
+
+def _longest_ticks(text: str) -> int:
+    return max(map(len, _TICKS.findall(text)), default=0)
+
+
+def _visible(text: str) -> str:
+    """Characters that hide or reorder others, by their number."""
+    return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in text)
 
 
 def _question_text(request: ApprovalRequestEntry) -> str:

@@ -22,10 +22,14 @@ from fairlead_gateway.openai_api.attempts import (
     attempt_of,
     check_call_session,
     check_present,
+    is_of_chat,
     is_repeatable,
     once,
     recorded,
+    sends_all,
+    session_for,
 )
+from fairlead_gateway.openai_api.chats import ChatPrompt, go_back
 from fairlead_gateway.openai_api.choices import beside, check_same, wanted_choices
 from fairlead_gateway.openai_api.conversations import (
     Memory,
@@ -75,11 +79,12 @@ async def completions(request: Request) -> Completion[AnswerPiece] | SideTask:
     calls = AcceptedCalls(gateway.bus, gateway.waiting)
     known = KnownAnswers(gateway.bus, gateway.config.current.gateway.openai.session_days)
     async with once(calls, retry_is_safe=is_repeatable(request)), answering():
-        attempt = await attempt_of(request, calls, raw, principal.user, prefix="chat")
+        named = session_for(request, body.model)
+        attempt = await attempt_of(request, calls, raw, principal.user, prefix="chat", named=named)
         attempt = await _placed(gateway, calls, known, history, attempt._replace(choices=count))
         check_same(attempt, count)
         stored = [
-            await _accepted(request, calls, each, history, wishes, body.model)
+            await _accepted(request, calls, known, each, history, wishes, body.model)
             for each in (attempt, *beside(attempt))
         ]
     request.state.audited_session = attempt.session
@@ -131,6 +136,7 @@ def _followed(
         attempt.hidden,
         stored.seq,
         is_named=not attempt.own,
+        is_chat=is_of_chat(request),
         old_functions=bool(body.functions),
     )
     call = AcceptedRequest(
@@ -160,7 +166,13 @@ class _Stored(NamedTuple):
 
 
 async def _accepted(
-    request: Request, calls: AcceptedCalls, attempt: Attempt, history: History, wishes: Wishes, agent: str
+    request: Request,
+    calls: AcceptedCalls,
+    known: KnownAnswers,
+    attempt: Attempt,
+    history: History,
+    wishes: Wishes,
+    agent: str,
 ) -> _Stored:
     """Store what the request brings, in the session of the attempt."""
     gateway, principal = gateway_of(request), principal_of(request)
@@ -179,6 +191,9 @@ async def _accepted(
         seen = {} if attempt.own else await gateway.must_exist(attempt.session)
     elif not attempt.own:
         await take_up(gateway, gateway.index.session(attempt.session))
+    if is_of_chat(request) and attempt.resumed is None:
+        said = ChatPrompt(attempt.session, attempt.key, principal.user, sends_all(request))
+        await go_back(gateway, known, history, said)
     trace = request.headers.get(subjects.H_TRACE)
     seq = await _store(gateway, attempt, history, wishes.added_to(prompt), trace, seen)
     return _Stored(attempt, visit, seq, event.seq if event else 0)
