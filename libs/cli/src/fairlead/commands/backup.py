@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead_common.installation.errors import FAILED, UNREACHABLE, USAGE, CommandError
+from fairlead.stored_streams import with_streams
+from fairlead_common.installation.errors import FAILED, USAGE, CommandError
 from fairlead_common.installation.home import Home, home_from_environment
 
 if TYPE_CHECKING:
+    from fairlead_common.bus import Bus
     from fairlead_node.backup.manifest import Manifest
+    from fairlead_node.backup.progress import Progress
 
 
 _LOOK_EVERY_S = 300.0
@@ -96,25 +99,16 @@ def backup(
 
 def _scheduled(home: Home, to: Path | None, url: str | None, *, watch: bool) -> None:
     """Make the backup that is due, and remove what nothing names if that is due; or look again and again."""
-    from fairlead_common.errors import FairleadError
-    from fairlead_common.installation.nats_access import connection
-    from fairlead_node.backup.locations import source
     from fairlead_node.backup.scheduled import ScheduledBackups
     from fairlead_node.storage.scheduled import prune_if_due
 
-    async def look() -> None:
-        with source(home, url) as access:
-            async with connection(access) as bus:
-                await ScheduledBackups(bus, home, to or home.path / "backups", click.echo).look()
-                await prune_if_due(bus, click.echo)
+    async def look(bus: "Bus") -> None:
+        await ScheduledBackups(bus, home, to or home.path / "backups", click.echo).look()
+        await prune_if_due(bus, click.echo)
 
     while True:
         try:
-            asyncio.run(look())
-        except FairleadError as error:
-            if not watch:
-                raise CommandError(f"the scheduled look failed: {error}", UNREACHABLE) from error
-            click.echo(f"the scheduled look failed: {error}", err=True)
+            with_streams(home, url, look, failed="the scheduled look failed")
         except CommandError as error:
             if not watch:
                 raise
@@ -145,24 +139,18 @@ def _summary(path: Path, manifest: "Manifest") -> dict[str, object]:
     }
 
 
-def _make(home: Home, to: Path | None, url: str | None, progress: "object") -> Path:
-    from fairlead_common.errors import FairleadError
-    from fairlead_common.installation.nats_access import connection
+def _make(home: Home, to: Path | None, url: str | None, progress: "Progress") -> Path:
     from fairlead_node.backup.archive import Writer
     from fairlead_node.backup.create import backup_path, take_backup
-    from fairlead_node.backup.locations import source
 
     path = backup_path(to, home)
 
-    async def make() -> None:
-        with source(home, url) as access, Writer(path) as writer:
-            async with connection(access) as bus:
-                await take_backup(bus, writer, home, progress.tell)  # type: ignore[attr-defined]
+    async def make(bus: "Bus") -> None:
+        with Writer(path) as writer:
+            await take_backup(bus, writer, home, progress.tell)
 
     try:
-        asyncio.run(make())
-    except FairleadError as error:
-        raise CommandError(f"no backup was made: {error}", UNREACHABLE) from error
+        with_streams(home, url, make, failed="no backup was made")
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             free = shutil.disk_usage(path.parent).free

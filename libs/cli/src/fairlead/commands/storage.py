@@ -1,16 +1,14 @@
 """`fairlead storage`."""
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from fairlead.durations import duration_s
 from fairlead.options import JSON, Subcommands
+from fairlead.stored_streams import with_streams
 from fairlead.table import show_table
-from fairlead_common.installation.errors import UNREACHABLE, CommandError
 from fairlead_common.installation.home import home_from_environment
 
 if TYPE_CHECKING:
@@ -23,7 +21,6 @@ _NATS = click.option(
     metavar="URL",
     help="Of this NATS server (default: FAIRLEAD_NATS_URL, else the home).",
 )
-T = TypeVar("T")
 
 
 @click.group(cls=Subcommands)
@@ -41,7 +38,7 @@ def ls(nats_url: str | None, as_json: bool) -> None:
     from fairlead_node.backup.progress import size
     from fairlead_node.storage.streams import streams_of
 
-    streams = _with_bus(nats_url, streams_of)
+    streams = with_streams(home_from_environment(), nats_url, streams_of)
     if as_json:
         click.echo(json.dumps({"streams": msgspec.to_builtins(streams)}))
         return
@@ -89,7 +86,7 @@ def prune(older_than: str, dry_run: bool, nats_url: str | None, as_json: bool) -
         finally:
             progress.end()
 
-    report = _with_bus(nats_url, run)
+    report = with_streams(home_from_environment(), nats_url, run)
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(report)))
         return
@@ -121,20 +118,3 @@ def _counted(counted: "Counted", one: str, about: str, many: str = "") -> str:
         return ""
     noun = one if counted.count == 1 else many or f"{one}s"
     return f"{counted.count} {noun}, {size(counted.bytes)} ({about})"
-
-
-def _with_bus(nats_url: str | None, run: "Callable[[Bus], Awaitable[T]]") -> T:
-    """What came of it, with the streams of a server or of a home where nothing runs."""
-    from fairlead_common.errors import FairleadError
-    from fairlead_common.installation.nats_access import connection
-    from fairlead_node.backup.locations import source
-
-    async def with_bus() -> T:
-        with source(home_from_environment(), nats_url) as access:
-            async with connection(access) as bus:
-                return await run(bus)
-
-    try:
-        return asyncio.run(with_bus())
-    except FairleadError as error:
-        raise CommandError(str(error), UNREACHABLE) from error

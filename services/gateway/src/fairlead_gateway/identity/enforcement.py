@@ -5,7 +5,7 @@ from typing import Any
 from starlette.requests import Request
 
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
-from fairlead_gateway.identity.session_access import check_admin, check_scope, check_session
+from fairlead_gateway.identity.session_access import check_access, check_admin, check_scope
 from fairlead_gateway.operation import Operation, RouteFunction
 
 
@@ -22,13 +22,7 @@ def guarded(operation: Operation) -> RouteFunction:
             check_admin(principal, f"{operation.method} {operation.path}")
         if need is not None:
             async with answering():
-                await check_session(
-                    gateway_of(request),
-                    principal,
-                    request.path_params["session"],
-                    need,
-                    scope=operation.scope,
-                )
+                await check_access(gateway_of(request), principal, request.path_params["session"], need)
         return await operation.endpoint(request)
 
     return endpoint

@@ -24,20 +24,27 @@ def sees(gateway: Gateway, principal: Principal, session: str) -> bool:
     return principal.is_admin or gateway.index.access(session).lets(principal, "read")
 
 
-async def check_session(
-    gateway: Gateway, principal: Principal, session: str, need: Need, *, scope: Scope | None = None
-) -> None:
-    """Nothing, or a refusal. For admins it reads nothing and does not ask whether there is such a session.
-
-    Args:
-        scope: that is needed; None: the one that goes with `need`.
+async def check_session(gateway: Gateway, principal: Principal, session: str, need: Need) -> None:
+    """Nothing, or a refusal: by their scopes, or of this session as `check_access` has it.
 
     Raises:
         Problem: 404, there is none that they may see; 403, they may see it and not do this with it, or they
             have not the scope.
         InvalidInputError: it is no id.
     """
-    check_scope(principal, scope or SCOPE_FOR[need])
+    check_scope(principal, SCOPE_FOR[need])
+    await check_access(gateway, principal, session, need)
+
+
+async def check_access(gateway: Gateway, principal: Principal, session: str, need: Need) -> None:
+    """Nothing, or a refusal, for somebody whose scopes were looked at.
+
+    For admins it reads nothing and does not ask whether there is such a session.
+
+    Raises:
+        Problem: 404, there is none that they may see; 403, they may see it and not do this with it.
+        InvalidInputError: it is no id.
+    """
     check_id(session, "session")
     if principal.is_admin:
         return

@@ -79,7 +79,7 @@ class SocketConnection:
         self._tasks: asyncio.TaskGroup
 
     async def run(self, first: RequestFrame, wanted: ConnectParams) -> None:
-        """AnswerFrame `connect`, then serve until the client leaves or its login ends."""
+        """Answer `connect`, then serve until the client leaves or its login ends."""
         self._topics.add(wanted.events)
         await self._send(frames.encode(AnswerFrame(id=first.id, ok=True, status=200, result=self._hello())))
         async with asyncio.TaskGroup() as tasks:
