@@ -247,3 +247,27 @@ async def test_what_cannot_be_an_item_is_refused(client: openai.AsyncOpenAI) -> 
         await client.conversations.items.list(made.id, after="nothing")
     with pytest.raises(openai.NotFoundError):
         await client.conversations.items.list("conv_nothing")
+
+
+async def test_a_conversation_that_was_deleted_or_never_made_is_not_found_instead_of_begun_anew(
+    client: openai.AsyncOpenAI, bus: Bus
+) -> None:
+    made = await client.conversations.create()
+    await client.conversations.delete(made.id)
+    for name in (made.id, "conv_mine"):
+        with pytest.raises(openai.NotFoundError) as missing:
+            await client.responses.create(model="main", input="go", conversation=name, background=True)
+        assert (missing.value.param, missing.value.code) == ("conversation", "conversation_not_found")
+        with pytest.raises(openai.NotFoundError):
+            await client.conversations.retrieve(name)
+    assert await bus.last(subjects.SESSIONS, "fairlead.session.>") is None
+
+
+async def test_a_session_is_a_conversation_whoever_made_it(
+    gateway: RunningGateway, client: openai.AsyncOpenAI
+) -> None:
+    await gateway.session(id="mine")
+    await FakeAgent(gateway.bus, "mine").list_as(agent="main", status="idle")
+    begun = await client.responses.create(model="main", input="go", conversation="conv_mine", background=True)
+    assert begun.conversation is not None
+    assert begun.conversation.id == "conv_mine"

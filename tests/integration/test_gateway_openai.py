@@ -470,6 +470,22 @@ REFUSED: list[tuple[str, Json]] = [
     ("n", {"n": "two"}),
     ("n", {"n": 2, "tools": [{"type": "function", "function": {"name": "f"}}]}),
     ("n", {"n": 2, "functions": [{"name": "f"}]}),
+    ("stop", {"stop": ["a", "b", "c", "d", "e"]}),
+    ("stop", {"stop": ""}),
+    ("stop[1]", {"stop": ["a", ""]}),
+    ("temperature", {"temperature": 2.1}),
+    ("top_p", {"top_p": -0.1}),
+    ("presence_penalty", {"presence_penalty": 3}),
+    ("frequency_penalty", {"frequency_penalty": "much"}),
+    ("logprobs", {"logprobs": True}),
+    ("top_logprobs", {"top_logprobs": 2}),
+    ("top_logprobs", {"top_logprobs": 21}),
+    ("modalities", {"modalities": ["text", "audio"]}),
+    ("parallel_tool_calls", {"parallel_tool_calls": "no"}),
+    ("reasoning_effort", {"reasoning_effort": "extreme"}),
+    ("stream_options", {"stream_options": {"include_usage": True}}),
+    ("metadata", {"metadata": {str(n): "" for n in range(17)}}),
+    ("metadata[k]", {"metadata": {"k": "v" * 513}}),
     ("messages", {"messages": [{"role": "system", "content": "Be brief."}]}),
     ("messages[1].role", {"messages": [_USER, {"role": "robot", "content": "half"}]}),
 ]
@@ -484,6 +500,32 @@ async def test_what_would_not_be_honoured_is_refused_by_name(gateway: RunningGat
         assert error["type"] == "invalid_request_error"
         assert field in error["message"]
     assert await sessions(bus) == {}
+
+
+async def test_values_at_their_limits_are_accepted_and_the_effort_reaches_the_agent(
+    gateway: RunningGateway, bus: Bus
+) -> None:
+    body = {
+        "model": "main",
+        "messages": [_USER],
+        "stop": ["a", "b", "c", "d"],
+        "temperature": 2,
+        "top_p": 0.0,
+        "presence_penalty": -2,
+        "frequency_penalty": 2.0,
+        "logprobs": False,
+        "top_logprobs": 0,
+        "modalities": ["text"],
+        "parallel_tool_calls": False,
+        "metadata": {"k" * 64: "v" * 512},
+        "reasoning_effort": "high",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    async with gateway.http.stream("POST", "/v1/chat/completions", content=json.dumps(body)) as response:
+        assert response.status_code == 200, await response.aread()
+    [record] = [each async for each in bus.read(subjects.SESSIONS, "fairlead.session.*.in.prompt.>")]
+    assert json.loads(record.data)["thinking"] == "high"
 
 
 async def test_history_with_refusals_files_and_pictures_goes_on(gateway: RunningGateway, bus: Bus) -> None:

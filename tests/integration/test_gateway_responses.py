@@ -163,8 +163,8 @@ async def test_conversation_is_a_session_that_begins_with_its_first_response(
     client: openai.AsyncOpenAI, bus: Bus
 ) -> None:
     conversation = await client.conversations.create()
-    with pytest.raises(openai.NotFoundError):
-        await client.conversations.retrieve(conversation.id)
+    assert (await client.conversations.retrieve(conversation.id)).created_at == conversation.created_at
+    assert [each async for each in client.conversations.items.list(conversation.id)] == []
     for number in range(2):
         playing = asyncio.create_task(say(bus, number, f"answer {number}"))
         response = await client.responses.create(model="main", input="go", conversation=conversation.id)
@@ -210,6 +210,15 @@ async def test_background_response_is_answered_at_once_polled_and_cancelled(
     await agent.end("aborted", seqs=[seq])
     assert (await cancelling).status == "cancelled"
     assert (await client.responses.cancel(response.id)).status == "cancelled"
+
+
+async def test_only_a_background_response_can_be_cancelled(client: openai.AsyncOpenAI, bus: Bus) -> None:
+    playing = asyncio.create_task(say(bus, 0, "done"))
+    response = await client.responses.create(model="main", input="go")
+    await playing
+    with pytest.raises(openai.BadRequestError, match="background") as refused:
+        await client.responses.cancel(response.id)
+    assert refused.value.param == "background"
 
 
 async def test_client_that_leaves_a_background_stream_stops_nothing(
@@ -305,6 +314,11 @@ REFUSED: list[tuple[Json, str]] = [
     ({"previous_response_id": "resp_nothing"}, "previous_response_id"),
     ({"previous_response_id": "resp_a", "conversation": "conv_a"}, "conversation"),
     ({"conversation": "nothing"}, "conversation"),
+    ({"conversation": "conv_nothing"}, "conversation"),
+    ({"temperature": 3}, "temperature"),
+    ({"top_p": "x"}, "top_p"),
+    ({"top_logprobs": 3}, "top_logprobs"),
+    ({"include": ["message.output_text.logprobs"]}, "include"),
     ({"background": True, "store": False}, "store"),
     ({"prompt": {"id": "pmpt_1"}}, "prompt"),
     ({"input": []}, "input"),

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from fairlead_common.errors import InvalidInputError
+from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.openai_api.metadata import check_metadata
 
 
 class ImageUrl(msgspec.Struct, frozen=True):
@@ -75,6 +77,9 @@ class StreamOptions(msgspec.Struct, frozen=True):
     include_usage: bool | None = None
 
 
+StopText = Annotated[str, msgspec.Meta(min_length=1)]
+
+
 class ChatRequest(msgspec.Struct, frozen=True):
     """Body of a chat completion. What is not named here is ignored: clients send much.
 
@@ -84,6 +89,10 @@ class ChatRequest(msgspec.Struct, frozen=True):
         tools, tool_choice, response_format: see `wishes.py`.
         functions, function_call: the old form of `tools`, see `functions.py`. n: see `choices.py`.
         stop: text or texts, before which the answer ends.
+        reasoning_effort: how much the model is to think.
+        temperature, top_p, presence_penalty, frequency_penalty, parallel_tool_calls, metadata: must be what
+            OpenAI accepts; the agent's configuration decides.
+        logprobs, top_logprobs, modalities: what would be missing in the answer is refused.
     """
 
     model: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -97,12 +106,43 @@ class ChatRequest(msgspec.Struct, frozen=True):
     function_call: Any = None
     response_format: Any = None
     n: Any = None
-    stop: str | Annotated[list[str], msgspec.Meta(max_length=16)] | None = None
+    stop: StopText | Annotated[list[StopText], msgspec.Meta(max_length=4)] | None = None
     max_tokens: Any = None
     max_completion_tokens: Any = None
+    reasoning_effort: str | None = None
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    presence_penalty: Annotated[float, msgspec.Meta(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, msgspec.Meta(ge=-2, le=2)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
+    parallel_tool_calls: bool | None = None
+    modalities: list[str] | None = None
+    metadata: dict[str, str] | None = None
 
 
 ROLES: Final = ("system", "developer", "user", "assistant", "tool", "function")
+
+
+def check_options(body: ChatRequest) -> None:
+    """Refuse what the client would otherwise take for done.
+
+    Raises:
+        Problem: 400 `unsupported_parameter` with the field.
+        InvalidInputError: fields do not fit each other, or are too long.
+    """
+    for field in ("logprobs", "top_logprobs"):
+        if getattr(body, field):
+            raise _unsupported(field, "the answer has no logprobs")
+    if any(each != "text" for each in body.modalities or []):
+        raise _unsupported("modalities", "the answer is text")
+    if body.stream_options is not None and not body.stream:
+        raise InvalidInputError("stream_options", "must come with `stream`")
+    check_metadata(body.metadata or {})
+
+
+def _unsupported(field: str, why: str) -> Problem:
+    return Problem(400, f"{field}: not supported; {why}", code="unsupported_parameter", field=field)
 
 
 def check_messages(body: ChatRequest) -> None:

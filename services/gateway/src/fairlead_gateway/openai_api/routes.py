@@ -43,7 +43,7 @@ from fairlead_gateway.openai_api.functions import as_old_form, with_tools
 from fairlead_gateway.openai_api.history import History
 from fairlead_gateway.openai_api.known_answers import KnownAnswers
 from fairlead_gateway.openai_api.prompt import check_sent, prompt_of
-from fairlead_gateway.openai_api.request import ChatRequest, check_messages
+from fairlead_gateway.openai_api.request import ChatRequest, check_messages, check_options
 from fairlead_gateway.openai_api.side_task import SideTask, is_side_task
 from fairlead_gateway.openai_api.stream import AcceptedRequest, Completion
 from fairlead_gateway.openai_api.token_limit import limit_of
@@ -68,6 +68,7 @@ async def completions(request: Request) -> Completion[AnswerPiece] | SideTask:
     if is_side_task(request, body, gateway.config.current.gateway.openai.task_beginnings):
         return SideTask(gateway, body, principal.user)
     check_messages(body)
+    check_options(body)
     body = with_tools(body)
     count = wanted_choices(request, body)
     with as_old_form(bool(body.functions)):

@@ -13,11 +13,20 @@ from fairlead_common.protocol.client_tools import (
     check_client_tools,
     check_response_format,
 )
-from fairlead_common.protocol.messages import UserInput
+from fairlead_common.protocol.messages import ThinkingLevel, UserInput
 from fairlead_gateway.openai_api.request import ChatRequest
 
 CHOICES: Final = ("auto", "none", "required")
 ONLY_CLIENT: Final = "client"  # value of the header `X-Fairlead-Tools`
+_EFFORTS: Final[dict[str, ThinkingLevel]] = {
+    "none": "off",
+    "minimal": "minimal",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "xhigh",
+    "max": "max",
+}
 
 
 class _Function(msgspec.Struct, frozen=True):
@@ -56,6 +65,7 @@ class Wishes(NamedTuple):
     only_client_tools: bool = False
     tool_choice: str | None = None
     response_format: ResponseFormat | None = None
+    thinking: ThinkingLevel | None = None
 
     def added_to(self, prompt: UserInput) -> UserInput:
         """The prompt that asks for all this."""
@@ -65,6 +75,7 @@ class Wishes(NamedTuple):
             only_client_tools=self.only_client_tools,
             tool_choice=self.tool_choice,
             response_format=self.response_format,
+            thinking=self.thinking,
         )
 
 
@@ -88,7 +99,20 @@ def wishes_of(body: ChatRequest, tools_header: str) -> Wishes:
     with _as_openai_has_it():
         check_client_tools(tools, choice)
         check_response_format(wanted)
-    return Wishes(tools, only, choice, wanted)
+    return Wishes(tools, only, choice, wanted, thinking_for("reasoning_effort", body.reasoning_effort))
+
+
+def thinking_for(field: str, effort: str | None) -> ThinkingLevel | None:
+    """How much the model is to think; None: as the agent has it.
+
+    Raises:
+        InvalidInputError: there is no such effort.
+    """
+    if effort is None:
+        return None
+    if effort not in _EFFORTS:
+        raise InvalidInputError(field, f"must be one of {', '.join(_EFFORTS)}, got {effort[:80]!r}")
+    return _EFFORTS[effort]
 
 
 def _tools(given: Any) -> list[ClientTool]:
@@ -168,4 +192,4 @@ def _as_openai_has_it() -> Iterator[None]:
             field = field.replace("].", "].function.")
         if field.startswith("response_format."):
             field = field.replace("response_format.", "response_format.json_schema.")
-        raise InvalidInputError(field, error.problem) from None
+        raise InvalidInputError(field, error.problem.replace("client_tools", "tools")) from None

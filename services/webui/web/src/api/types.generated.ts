@@ -595,6 +595,10 @@ export interface ChatMessage {
  *     tools, tool_choice, response_format: see `wishes.py`.
  *     functions, function_call: the old form of `tools`, see `functions.py`. n: see `choices.py`.
  *     stop: text or texts, before which the answer ends.
+ *     reasoning_effort: how much the model is to think.
+ *     temperature, top_p, presence_penalty, frequency_penalty, parallel_tool_calls, metadata: must be what
+ *         OpenAI accepts; the agent's configuration decides.
+ *     logprobs, top_logprobs, modalities: what would be missing in the answer is refused.
  */
 export interface ChatRequest {
   model: string;
@@ -611,6 +615,16 @@ export interface ChatRequest {
   stop?: string | string[] | null;
   max_tokens?: number | null;
   max_completion_tokens?: number | null;
+  reasoning_effort?: string | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  presence_penalty?: number | null;
+  frequency_penalty?: number | null;
+  logprobs?: boolean | null;
+  top_logprobs?: number | null;
+  parallel_tool_calls?: boolean | null;
+  modalities?: string[] | null;
+  metadata?: Record<string, string> | null;
 }
 
 /** JSON of a schema, in a chat completion. */
@@ -2797,6 +2811,7 @@ export interface ResponseObject {
  *     instructions: for this response; those of the previous one do not count.
  *     background: the request is answered at once, and the response is asked for later.
  *     prompt, max_tool_calls: of any form; they are refused.
+ *     temperature, top_p: the agent's configuration decides.
  */
 export interface ResponseRequest {
   model: string;
@@ -2816,6 +2831,10 @@ export interface ResponseRequest {
   metadata?: Record<string, string> | null;
   truncation?: ("auto" | "disabled") | null;
   user?: string | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  top_logprobs?: number | null;
+  include?: string[] | null;
   prompt?: null;
   max_tool_calls?: null;
 }

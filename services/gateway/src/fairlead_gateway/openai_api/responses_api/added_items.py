@@ -50,21 +50,22 @@ async def bring(incoming: Incoming) -> Brought:
     """The input of a request, with all items of its conversation that wait.
 
     Raises:
-        Problem: 404, the conversation is another user's.
+        Problem: 404, there is no such conversation that they may see; 403, they may not write to it.
     """
     said = Brought(incoming.said)
     if incoming.body.conversation is None:
         return said
     gateway, session = incoming.gateway, incoming.named()
     kept = await read_conversation(gateway, session)
-    if kept.about is None and not kept.added:
-        return said
     if await gateway.seen(session) is not None:
-        await check_session(gateway, incoming.principal, session, "write")
+        await _check_session(incoming, session)
     elif (
         kept.about is None or kept.about.owner != incoming.principal.user or await has_ended(gateway, session)
     ):
-        raise Problem(404, f"there is no conversation {conversation_id_of(session)!r}", field="conversation")
+        await _check_session(incoming, session)  # as long as for one that another user has
+        raise _nothing(session)
+    if not kept.added:
+        return said
     last = max((each.added_seq for _, each in await parameters_of(gateway, session)), default=0)
     waiting = kept.waiting(last)
     if not waiting:
@@ -82,6 +83,20 @@ async def bring(incoming: Incoming) -> Brought:
         seq=waiting[-1].seq,
         words="\n\n".join(each for each in words if each.strip()),
     )
+
+
+async def _check_session(incoming: Incoming, session: str) -> None:
+    try:
+        await check_session(incoming.gateway, incoming.principal, session, "write")
+    except Problem as problem:
+        if problem.status != 404:
+            raise
+        raise _nothing(session) from None
+
+
+def _nothing(session: str) -> Problem:
+    text = f"there is no conversation {conversation_id_of(session)!r}"
+    return Problem(404, text, code="conversation_not_found", field="conversation")
 
 
 async def brought_by(incoming: Incoming, session: str, call: str) -> ResponseId | None:

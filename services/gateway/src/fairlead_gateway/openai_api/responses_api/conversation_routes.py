@@ -16,6 +16,7 @@ from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode
 from fairlead_gateway.identity.session_access import check_session
+from fairlead_gateway.openai_api.metadata import MAX_METADATA, check_metadata
 from fairlead_gateway.openai_api.responses_api.conversation_items import (
     MOST_ADDED,
     checked,
@@ -36,7 +37,7 @@ from fairlead_gateway.openai_api.responses_api.conversation_store import (
 from fairlead_gateway.openai_api.responses_api.ids import conversation_id_of, parse_conversation_id
 from fairlead_gateway.openai_api.responses_api.item_pages import PARAMETERS, ShownItem, listed, page_of
 from fairlead_gateway.openai_api.responses_api.objects import InputItemList
-from fairlead_gateway.openai_api.responses_api.request import MAX_METADATA, InputItem, check_metadata
+from fairlead_gateway.openai_api.responses_api.request import InputItem
 from fairlead_gateway.operation import Operation, Parameter
 from fairlead_gateway.sessions.session_lookup import summary_of
 from fairlead_gateway.sessions.sessions import ask_to_delete
@@ -90,24 +91,23 @@ class DeletedConversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def create(request: Request) -> Response:
-    """The id of a new conversation; stored, if anything is in it."""
+    """A new conversation, with the items that it begins with."""
     check_parameters(request)
     body = await decode(request, NewConversation, default=NewConversation())
     gateway, session, created_at = gateway_of(request), new_id(), int(time.time())
     metadata = body.metadata or {}
     check_metadata(metadata)
     items = checked(body.items or [], has_begun=False)
-    if metadata or items:
-        about = About(owner=principal_of(request).user, created_at=created_at, metadata=metadata)
-        async with answering():
-            await describe(gateway, session, about)
-            await add(gateway, session, items)
+    about = About(owner=principal_of(request).user, created_at=created_at, metadata=metadata)
+    async with answering():
+        await describe(gateway, session, about)
+        await add(gateway, session, items)
     identity = conversation_id_of(session)
     return json_response(ConversationObject(id=identity, created_at=created_at, metadata=metadata))
 
 
 async def retrieve(request: Request) -> Response:
-    """A conversation that has a response, or anything else in it."""
+    """A conversation."""
     check_parameters(request)
     async with answering():
         found = await _named(request, "read")
@@ -238,7 +238,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "POST",
         "/v1/conversations",
         create,
-        "the id of a new conversation, which begins with its first response",
+        "a new conversation",
         {200: ConversationObject},
         body=NewConversation,
         body_required=False,
@@ -248,7 +248,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "GET",
         "/v1/conversations/{conversation}",
         retrieve,
-        "a conversation that has begun",
+        "a conversation",
         {200: ConversationObject},
         parameters=(_CONVERSATION,),
         problems=(404,),

@@ -1,6 +1,5 @@
 """The body of a request for a response, and what of it is refused because it would not be honoured."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -14,11 +13,8 @@ from fairlead_common.protocol.client_tools import (
 )
 from fairlead_common.protocol.messages import ThinkingLevel
 from fairlead_gateway.http.problems import Problem
-from fairlead_gateway.openai_api.wishes import ONLY_CLIENT
-
-MAX_METADATA: Final = 16
-MAX_METADATA_KEY: Final = 64
-MAX_METADATA_VALUE: Final = 512
+from fairlead_gateway.openai_api.metadata import check_metadata
+from fairlead_gateway.openai_api.wishes import ONLY_CLIENT, thinking_for
 
 
 class InputPart(msgspec.Struct, frozen=True):
@@ -83,6 +79,7 @@ class ResponseRequest(msgspec.Struct, frozen=True):
         instructions: for this response; those of the previous one do not count.
         background: the request is answered at once, and the response is asked for later.
         prompt, max_tool_calls: of any form; they are refused.
+        temperature, top_p: the agent's configuration decides.
     """
 
     model: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -102,19 +99,15 @@ class ResponseRequest(msgspec.Struct, frozen=True):
     metadata: dict[str, str] | None = None
     truncation: Literal["auto", "disabled"] | None = None
     user: str | None = None
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
+    include: list[str] | None = None
     prompt: Any = None
     max_tool_calls: Any = None
 
 
-_EFFORTS: Final[dict[str, ThinkingLevel]] = {
-    "none": "off",
-    "minimal": "minimal",
-    "low": "low",
-    "medium": "medium",
-    "high": "high",
-    "xhigh": "xhigh",
-    "max": "max",
-}
+_LOGPROBS: Final = "message.output_text.logprobs"
 
 
 def check_request(body: ResponseRequest) -> None:
@@ -128,28 +121,13 @@ def check_request(body: ResponseRequest) -> None:
         raise _unsupported("prompt", "templates of OpenAI's platform are not here")
     if body.max_tool_calls is not None:
         raise _unsupported("max_tool_calls", "the agent's configuration limits its turns")
+    if body.top_logprobs or _LOGPROBS in (body.include or []):
+        raise _unsupported("top_logprobs" if body.top_logprobs else "include", "the answer has no logprobs")
     if body.previous_response_id is not None and body.conversation is not None:
         raise InvalidInputError("conversation", "must not come with previous_response_id")
     if body.background and body.store is False:
         raise InvalidInputError("store", "must not be false with background: the response is asked for later")
     check_metadata(body.metadata or {})
-
-
-def check_metadata(metadata: Mapping[str, str]) -> None:
-    """Limits of what a client writes beside something.
-
-    Raises:
-        InvalidInputError: they are not kept.
-    """
-    if len(metadata) > MAX_METADATA:
-        raise InvalidInputError("metadata", f"at most {MAX_METADATA} pairs, got {len(metadata)}")
-    for key, value in metadata.items():
-        if len(key) > MAX_METADATA_KEY or len(value) > MAX_METADATA_VALUE:
-            raise InvalidInputError(
-                f"metadata[{key[:80]}]",
-                f"at most {MAX_METADATA_KEY} characters of key and {MAX_METADATA_VALUE} of value, "
-                f"got {len(key)} and {len(value)}",
-            )
 
 
 def thinking_of(body: ResponseRequest) -> ThinkingLevel | None:
@@ -158,14 +136,7 @@ def thinking_of(body: ResponseRequest) -> ThinkingLevel | None:
     Raises:
         InvalidInputError: there is no such effort.
     """
-    effort = body.reasoning.effort if body.reasoning else None
-    if effort is None:
-        return None
-    if effort not in _EFFORTS:
-        raise InvalidInputError(
-            "reasoning.effort", f"must be one of {', '.join(_EFFORTS)}, got {effort[:80]!r}"
-        )
-    return _EFFORTS[effort]
+    return thinking_for("reasoning.effort", body.reasoning.effort if body.reasoning else None)
 
 
 def format_of(body: ResponseRequest) -> ResponseFormat | None:

@@ -111,11 +111,17 @@ async def retrieve(request: Request) -> Response | ResponseStream:
 
 
 async def cancel(request: Request) -> Response:
-    """The response, stopped; as it is, if it was over."""
+    """The response, stopped; as it is, if it was over. As at OpenAI, only one in the background."""
     check_parameters(request)
     gateway = gateway_of(request)
     async with answering(READ_WITHIN_S):
         stored = await _named(request, "write")
+        if not stored.parameters.background:
+            text = (
+                f"{stored.id} is not in the background, and only such a response can be cancelled; "
+                "close the connection of the request to stop this one"
+            )
+            raise Problem(400, text, field="background")
         instructions = await _instructions(gateway, stored)
         fold = await _stop(gateway, stored, principal_of(request).user)
     return ResponseForm(stored, fold, instructions).whole([], _headers(stored))
@@ -242,7 +248,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "POST",
         "/v1/responses/{response}/cancel",
         cancel,
-        "the response, stopped; as it is, if it is over",
+        "the response, which is in the background, stopped; as it is, if it is over",
         {200: ResponseObject},
         parameters=(_RESPONSE,),
         problems=(404,),
