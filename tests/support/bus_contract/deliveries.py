@@ -106,6 +106,55 @@ async def test_tail_over_two_streams_loses_nothing_of_the_first_while_it_reads_t
     assert [record.seq for index, record in news if index == 1] == list(range(1, 11))
 
 
+async def test_a_tail_whose_taker_is_slow_holds_little_and_loses_nothing(bus: Bus) -> None:
+    """Of two streams, one of them not chained: what it did not hold is read again, in order."""
+    sources = [
+        TailSource(s.SESSIONS, s.session_all("a"), 1),
+        TailSource(s.EVENTS, s.event("a"), 1, chained=True, lossy=True),
+    ]
+    route = lambda live: 1 if live.endswith(".event") else 0  # noqa: E731
+    async with Tail(bus, s.live("a"), sources, route, poll_s=60.0, held_bytes=20_000) as tail:
+        assert await tail.take() == []
+        for number in range(40):
+            await bus.create(s.SESSIONS, s.mail("a", "prompt", f"k{number}"), b"x" * 2000)
+            await bus.publish(s.event("a"), b"y" * 2000)
+        taken: list[list[tuple[int, Record]]] = []
+        while sum(map(len, taken)) < 80:
+            assert await tail.wait(5.0)
+            taken.append(await tail.take())
+            assert not (taken[-1] == [] and taken[-2:-1] == [[]])
+        await bus.publish(s.event("a"), b"z")
+        while taken[-1][-1:] == [] or taken[-1][-1][1].data != b"z":
+            assert await tail.wait(5.0)
+            taken.append(await tail.take())
+    for index, count in ((0, 40), (1, 41)):
+        assert [each.seq for some in taken for at, each in some if at == index] == list(range(1, count + 1))
+    assert max(sum(len(each.data) for _, each in some) for some in taken) < 40_000
+
+
+async def test_what_a_tail_does_not_hold_during_a_catch_up_is_read_by_the_next(bus: Bus) -> None:
+    for number in range(5):
+        await bus.create(s.SESSIONS, s.mail("a", "prompt", f"k{number}"), b"x")
+    source = TailSource(s.SESSIONS, s.session_all("a"), 1)
+    async with Tail(bus, s.live("a"), [source], lambda _: 0, poll_s=60.0, held_bytes=10_000) as tail:
+        read = bus.read
+
+        async def read_slowly(*arguments: object, **options: object) -> AsyncIterator[Record]:
+            async for record in read(*arguments, **options):  # type: ignore[arg-type]
+                yield record
+                if record.seq == 3:
+                    for number in range(20):
+                        await bus.create(s.SESSIONS, s.mail("a", "steer", f"k{number}"), b"y" * 2000)
+                    await asyncio.sleep(0.1)
+
+        bus.read = read_slowly  # type: ignore[method-assign]
+        seqs = [record.seq for _, record in await tail.take()]
+        bus.read = read  # type: ignore[method-assign]
+        while len(seqs) < 25 and await tail.wait(2.0):
+            seqs += [record.seq for _, record in await tail.take()]
+    assert seqs == list(range(1, 26))
+
+
 class Puller:
     """A pull loop that keeps what it is given."""
 

@@ -318,10 +318,10 @@ def test_words_of_another_prompt_are_no_part_of_the_response() -> None:
 
 def test_pieces_of_a_text_are_the_same_however_much_of_it_is_known() -> None:
     text = "  A fairly-long-word-of-many-letters\n\n and      " + " " * 40 + "blanks."
-    whole = cut(text, 0, whole=True)
+    whole = list(cut(text, 0, whole=True))
     assert "".join(whole) == text
     for known in range(len(text)):
-        pieces = cut(text[:known], 0, whole=False)
+        pieces = list(cut(text[:known], 0, whole=False))
         assert pieces == whole[: len(pieces)]
         assert len("".join(pieces)) >= known - 16
 

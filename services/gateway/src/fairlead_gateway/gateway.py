@@ -16,8 +16,10 @@ from fairlead_common.protocol.ids import check_id
 from fairlead_common.received import Headers
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_gateway.events.change_hints import ChangeHints
+from fairlead_gateway.events.log_pages import LogPages
 from fairlead_gateway.http.auth import Auth
 from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.http.unread import UnreadBytes
 from fairlead_gateway.identity.audit_writer import AuditWriter
 from fairlead_gateway.identity.login_limits import LoginLimits
 from fairlead_gateway.identity.pairing_limit import PairingLimit
@@ -27,7 +29,7 @@ from fairlead_gateway.identity.running_requests import RunningRequests
 from fairlead_gateway.openai_api.waiting_clients import WaitingClients
 from fairlead_gateway.sessions.session_index import Index
 
-REPLAYS_AT_ONCE: Final = 4
+LARGE_ANSWERS_AT_ONCE: Final = 4
 ANSWER_WITHIN_S: Final = 12.0  # of a request that waits for NATS; a restart of the server fits in
 
 
@@ -36,6 +38,7 @@ class Streams:
 
     def __init__(self) -> None:
         self._open: set[asyncio.Task[None]] = set()
+        self.unread = UnreadBytes()
         self._drained = asyncio.Event()
 
     @property
@@ -114,9 +117,9 @@ class Gateway:
         self.objects = Objects(bus)
         self.streams = Streams()
         self.waiting = WaitingClients(bus)
-        # Held while stored records are fetched, and one of them is shown again: what live viewers wait for
-        # comes over the same connection.
-        self.replay_turns = asyncio.Semaphore(REPLAYS_AT_ONCE)
+        self.log_pages = LogPages(bus, self.objects)
+        # Held while an answer is read that is in memory whole, and may have megabytes.
+        self.large_answers = asyncio.Semaphore(LARGE_ANSWERS_AT_ONCE)
         self.running = RunningRequests(auth)
         self.audit = AuditWriter(bus, config)
         self.pairing_limit = PairingLimit()

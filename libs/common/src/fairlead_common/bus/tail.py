@@ -15,12 +15,14 @@ import structlog
 
 from fairlead_common.bus.bus import Bus
 from fairlead_common.bus.connection import Subscription
+from fairlead_common.bus.stream_reader import BATCH_BYTES
 from fairlead_common.errors import RetryableError
 from fairlead_common.received import Delivery, Record
 
 log = structlog.get_logger()
 
 POLL_S = 5.0
+_OVERHEAD_BYTES = 1024  # of a record beside its data: it has headers
 
 
 class TailSource(NamedTuple):
@@ -49,6 +51,8 @@ class Tail:
         route: index of the source that a live subject belongs to, or None if it is not wanted.
         poll_s: interval in seconds at which stored records are read again, whatever was received.
         at_once: how many stored records are held, about, before `take` returns them; None: all there are.
+        held_bytes: how many bytes of records are held, about, before `take` returns them, and as many
+            heard while it catches up. What comes beyond is read again; None: all are held.
     """
 
     def __init__(
@@ -60,9 +64,14 @@ class Tail:
         *,
         poll_s: float = POLL_S,
         at_once: int | None = None,
+        held_bytes: int | None = None,
     ) -> None:
         self._bus = bus
         self._at_once = at_once
+        self._held_bytes = held_bytes
+        self._ready_bytes = 0
+        self._heard_bytes = 0
+        self._overheard = False  # something was heard and not held: it has to be read
         self._live = (live,) if isinstance(live, str) else live
         self._sources = sources
         self._route = route
@@ -122,11 +131,16 @@ class Tail:
         Raises:
             BusUnavailableError: catching up failed; nothing is lost, call again.
         """
-        if self._behind:
+        if self._behind and not self._is_full:
             await self._catch_up()
         news = list(self._ready)
         self._ready.clear()
+        self._ready_bytes = 0
         return news
+
+    @property
+    def _is_full(self) -> bool:
+        return self._held_bytes is not None and self._ready_bytes >= self._held_bytes
 
     async def follow(self, stop: asyncio.Event, handle: Callable[[int, Record], None]) -> None:
         """Give `handle` every record until `stop`: a part of a service. While the bus is away it waits."""
@@ -163,7 +177,7 @@ class Tail:
             self._catching_up = False
 
     async def _read_and_join(self) -> None:
-        self._behind = False  # set again by whatever goes wrong from here on
+        self._behind = self._overheard = False  # set again by whatever goes wrong from here on
         self._polled_at = asyncio.get_running_loop().time()
         for index, source in enumerate(self._sources):
             try:
@@ -173,21 +187,31 @@ class Tail:
                 if source.latest:
                     await self._read_latest(index, source)
                     continue
-                async for record in self._bus.read(source.stream, source.subject, start=self.seen[index] + 1):
+                stored = self._bus.read(
+                    source.stream,
+                    source.subject,
+                    start=self.seen[index] + 1,
+                    max_bytes=self._held_bytes or BATCH_BYTES,
+                )
+                async for record in stored:
                     self._hand_over(index, record)
-                    if self._at_once is not None and len(self._ready) >= self._at_once:
+                    if self._is_full or (self._at_once is not None and len(self._ready) >= self._at_once):
                         self._behind = True  # the rest is read when these are taken
                         return
             except BaseException:
                 self._behind = True
                 raise
         # No await from here on: nothing can be heard between the last look and the switch to live.
+        if self._overheard:
+            self._behind = True
+            return
         for index, source in enumerate(self._sources):
             heard = self._heard[index]
             for seq in sorted(heard):
                 if source.chained and (heard[seq].previous or 0) > self.seen[index]:
                     self._behind = True
                     break
+                self._heard_bytes -= _size(heard[seq])
                 self._hand_over(index, heard.pop(seq))
 
     async def _read_latest(self, index: int, source: TailSource) -> None:
@@ -199,6 +223,7 @@ class Tail:
         if record.seq > self.seen[index]:
             self.seen[index] = record.seq
             self._ready.append((index, record))
+            self._ready_bytes += _size(record)
 
     def _on_live(self, delivery: Delivery) -> None:
         index = self._route(delivery.subject)
@@ -217,11 +242,32 @@ class Tail:
             headers=headers,
             previous=int(headers.get("Nats-Last-Sequence", "0")),
         )
-        if self._behind or self._catching_up:
-            self._heard[index][record.seq] = record
+        if self._is_full or self._overheard:
+            self._leave_out()
+        elif self._behind or self._catching_up:
+            self._hold_back(index, record)
         elif self._sources[index].chained and (record.previous or 0) > self.seen[index]:
             self._behind = True
-            self._heard[index][record.seq] = record
+            self._hold_back(index, record)
         else:
             self._hand_over(index, record)
         self._changed.set()
+
+    def _hold_back(self, index: int, record: Record) -> None:
+        if self._held_bytes is not None and self._heard_bytes >= self._held_bytes:
+            self._leave_out()
+            return
+        if record.seq not in self._heard[index]:
+            self._heard_bytes += _size(record)
+        self._heard[index][record.seq] = record
+
+    def _leave_out(self) -> None:
+        """Whoever takes is slow: what is heard now is read later, with all that was held back."""
+        self._behind = self._overheard = True
+        self._heard_bytes = 0
+        for heard in self._heard:
+            heard.clear()
+
+
+def _size(record: Record) -> int:
+    return len(record.data) + _OVERHEAD_BYTES

@@ -68,6 +68,40 @@ def _decoded(data: bytes) -> Sniffed | None:
     return Sniffed(kind, fields.log_seq, (fields.message_id or fields.call_id).encode(), line)
 
 
+class SettledByEntry(NamedTuple):
+    """What one entry of the log settles.
+
+    Fields:
+        id: of the message or the call that is complete with it.
+        replies, calls: whether it ends what was said, and what was called, before it.
+    """
+
+    id: bytes = b""
+    replies: bool = False
+    calls: bool = False
+
+
+def settled_by(entry: Entry) -> SettledByEntry | None:
+    """What this entry settles."""
+    match entry:
+        case MessageEntry(message=AssistantMessage()):
+            return SettledByEntry(entry.id.encode(), replies=True, calls=True)
+        case MessageEntry(message=ToolResultMessage() as message):
+            return SettledByEntry(message.call_id.encode(), replies=True)
+        case MessageEntry():
+            return SettledByEntry(replies=True)
+        case HookCallsEntry():
+            return SettledByEntry(calls=True)
+        case HookResultEntry(message=message):
+            return SettledByEntry(message.call_id.encode())
+        case RunStartEntry() | RunEndEntry():
+            return SettledByEntry(replies=True, calls=True)
+        case EpochEntry():
+            return SettledByEntry(replies=True)  # whoever was writing before does so no longer
+        case _:
+            return None
+
+
 class Superseded:
     """Folds log entries; tells which live events came too late."""
 
@@ -78,24 +112,18 @@ class Superseded:
 
     def fold(self, seq: int, entry: Entry) -> None:
         """Take the next entry of the log into account."""
-        match entry:
-            case MessageEntry(message=message):
-                self._replies_closed_at = seq
-                if isinstance(message, AssistantMessage):
-                    self._ids[entry.id.encode()] = None
-                    self._calls_closed_at = seq
-                elif isinstance(message, ToolResultMessage):
-                    self._ids[message.call_id.encode()] = None
-            case HookCallsEntry():
-                self._calls_closed_at = seq
-            case HookResultEntry(message=message):
-                self._ids[message.call_id.encode()] = None
-            case RunStartEntry() | RunEndEntry():
-                self._replies_closed_at = self._calls_closed_at = seq
-            case EpochEntry():
-                self._replies_closed_at = seq  # whoever was writing before does so no longer
-            case _:
-                return
+        self.settle(seq, settled_by(entry))
+
+    def settle(self, seq: int, settled: SettledByEntry | None) -> None:
+        """The same, of an entry that was looked at before."""
+        if settled is None:
+            return
+        if settled.id:
+            self._ids[settled.id] = None
+        if settled.replies:
+            self._replies_closed_at = seq
+        if settled.calls:
+            self._calls_closed_at = seq
 
     def is_stale(self, event: Sniffed) -> bool:
         """Whether the log says more than this event already."""

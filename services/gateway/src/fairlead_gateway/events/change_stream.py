@@ -5,7 +5,7 @@ for its lists once it is back. Several changes of one thing between two looks ar
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -53,7 +53,7 @@ class ChangeStream:
         await self._gateway.streams.run(pump(), receive)
         await sse.end(send)
 
-    async def _pump(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+    async def _pump(self, write: sse.ChunkWriter) -> None:
         viewer, loop = Viewer(self._principal), asyncio.get_running_loop()
         viewers = self._gateway.change_hints.viewers
         viewers.add(viewer)

@@ -10,18 +10,11 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-import msgspec
-import structlog
-
-from fairlead_common.errors import BadMessageError, InvalidInputError
-from fairlead_common.protocol.events import DerivedEvent
+from fairlead_common.errors import InvalidInputError
 from fairlead_common.received import Record
-from fairlead_common.session_log.derived_events import derived
-from fairlead_common.session_log.records import Placed
 from fairlead_common.session_log.superseded import Superseded, sniff
+from fairlead_gateway.events.encoded_record import EncodedRecord
 from fairlead_gateway.http.request_parsing import MAX_SEQ
-
-log = structlog.get_logger()
 
 _ID: Final = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,4}))?-([0-9]{1,19})(?:-([0-9]{1,3}))?")
 
@@ -62,7 +55,8 @@ def parse_position(text: str) -> StreamPosition:
     return StreamPosition(max(0, log - 1), event, parts or 0, seen)
 
 
-Encode = Callable[[bytes, bytes, bytes], bytes]  # kind, id and data of an event
+EventParts = tuple[bytes, ...]  # the parts of one event; what many clients get is the same object for all
+Encode = Callable[[bytes, bytes, bytes], EventParts]  # kind, id and data of an event
 
 
 class EventFrames:
@@ -75,42 +69,27 @@ class EventFrames:
         self.settled = Superseded()
         self._seen = (position.log + 1, position.entries, position.parts)
 
-    def record(self, seq: int, entries: list[Placed]) -> list[bytes]:
+    def record(self, record: EncodedRecord) -> list[EventParts]:
         """The events of one record of the log that the client has not seen yet."""
         (at, seen, parts), self._seen = self._seen, _NOTHING
-        if at != seq:
+        if at != record.seq:
             seen, parts = 0, 0
-        self.log = seq
-        found: list[bytes] = []
-        for number, each in enumerate(entries):
-            events = self._entry(each)
-            if number >= seen:
-                found += events[parts:] if number == seen else events
+        self.log = record.seq
+        found: list[EventParts] = []
+        for number, entry in enumerate(record.entries):
+            self.settled.settle(record.seq, entry.settled)
+            if number < seen:
+                continue
+            first = parts if number == seen else 0
+            last = len(entry.events) - 1
+            found += [
+                self._encode(kind, self._id(entry.place, 0 if n == last else n + 1), body)
+                for n, (kind, body) in enumerate(entry.events)
+                if n >= first
+            ]
         return found
 
-    def _entry(self, placed: Placed) -> list[bytes]:
-        seq, index, data = placed
-        about = b'"seq":%d' % seq if index is None else b'"seq":%d,"index":%d' % (seq, index)
-        parts = [(b"entry", b'{"type":"entry",%s,"entry":%s}' % (about, data))]
-        try:
-            entry = placed.read()
-        except BadMessageError as error:
-            log.warning("entry_unknown", seq=seq, error=str(error))
-            if not _is_json(data):
-                return []
-        else:
-            self.settled.fold(seq, entry)
-            parts += [(_type_of(event), msgspec.json.encode(event)) for event in derived(entry)]
-        if b"\n" in data or b"\r" in data:
-            parts[0] = (b"entry", msgspec.json.format(parts[0][1], indent=-1))
-        last = len(parts) - 1
-        place = placed.place.encode()
-        return [
-            self._encode(kind, self._id(place, 0 if n == last else n + 1), body)
-            for n, (kind, body) in enumerate(parts)
-        ]
-
-    def live(self, record: Record) -> bytes | None:
+    def live(self, record: Record) -> EventParts | None:
         """A live event as it is; None for one that the log has overtaken."""
         self.event = record.seq
         event = sniff(record.data)
@@ -118,27 +97,15 @@ class EventFrames:
             return None
         return self._encode(event.kind, b"%d-%d" % (self.log, record.seq), event.data)
 
-    def caught_up(self) -> bytes:
+    def caught_up(self) -> EventParts:
         """The event that ends the replay."""
         data = b'{"type":"caught_up","seq":%d}' % self.log
         return self._encode(b"caught_up", self._id(b"%d" % self.log), data)
 
-    def deleted(self, seq: int) -> bytes:
+    def deleted(self, seq: int) -> EventParts:
         """The last event of a session: its log ends with the entry at `seq`."""
         self.log = seq
         return self._encode(b"session_deleted", self._id(b"%d" % seq), b'{"type":"session_deleted"}')
 
     def _id(self, place: bytes, parts: int = 0) -> bytes:
         return b"%s-%d-%d" % (place, self.event, parts) if parts else b"%s-%d" % (place, self.event)
-
-
-def _type_of(event: DerivedEvent) -> bytes:
-    return str(event.__struct_config__.tag).encode()
-
-
-def _is_json(data: bytes) -> bool:
-    try:
-        msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return True

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from itertools import chain
 from typing import Final
 
 import structlog
@@ -23,13 +24,21 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.received import Record
 from fairlead_common.session_log.generations import deletion_in
-from fairlead_gateway.events.event_frames import Encode, EventFrames, StreamPosition, parse_position
+from fairlead_gateway.events.encoded_record import encoded_record
+from fairlead_gateway.events.event_frames import (
+    Encode,
+    EventFrames,
+    EventParts,
+    StreamPosition,
+    parse_position,
+)
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http import sse
 from fairlead_gateway.http.request_parsing import MAX_SEQ, check_parameters, one, whole_number
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.identity.session_access import still_sees
-from fairlead_gateway.sessions.transcript import placed, read_before
+from fairlead_gateway.sessions.stored_entries import placed
+from fairlead_gateway.sessions.transcript import read_before
 
 log = structlog.get_logger()
 
@@ -37,11 +46,9 @@ LATER_S: Final = 30  # that a stream stays open behind which only a later versio
 TAKE_WITHIN_S: Final = 5.0
 LOGIN_CHECK_S: Final = 2.0  # a login that ended must not see for longer
 VIEWER_POLL_S: Final = 30.0  # everything that is missed is noticed; this is behind it all
-CHUNK_BYTES: Final = 64 * 1024
+HELD_BYTES: Final = 64 * 1024  # of what happened while a viewer did not read, about; the rest is read again
 
 _CONTEXT_ENTRIES: Final = 256
-_REPLAY_BATCH: Final = 256
-_REPLAY_BYTES: Final = 128 * 1024  # held for each viewer that does not read what it asked for
 
 _LOG, _EVENT = 0, 1
 
@@ -82,7 +89,7 @@ async def _now(gateway: Gateway, session: str) -> StreamPosition:
     return StreamPosition(entry.seq if entry else 0, event.seq if event else 0)
 
 
-Write = Callable[[list[bytes]], Awaitable[None]]
+Write = Callable[[list[EventParts]], Awaitable[None]]
 
 
 class EventStream:
@@ -116,8 +123,8 @@ class EventStream:
         self._abort = scope.get("fairlead.abort", self._abort)
         write_chunk = await sse.start(send)
 
-        async def write(events: list[bytes]) -> None:
-            await write_chunk(b"".join(events) or b": alive\n\n")
+        async def write(events: list[EventParts]) -> None:
+            await write_chunk(*chain.from_iterable(events or [(b": alive\n\n",)]))
 
         async def pump() -> None:
             try:
@@ -140,7 +147,7 @@ class EventStream:
             TimeoutError: of `write_events`: the viewer reads too slowly.
         """
 
-        async def write(events: list[bytes]) -> None:
+        async def write(events: list[EventParts]) -> None:
             await write_events(events)
             self._sent_at = asyncio.get_running_loop().time()
 
@@ -174,36 +181,12 @@ class EventStream:
         return False
 
     async def _replay(self, write: Write) -> None:
-        """The stored log, in batches that wait for the client: a long one is never in memory whole."""
-        frames, bus = self._frames, self._gateway.bus
+        """The stored log, in pieces that wait for the client."""
+        frames = self._frames
         await self._look_back()
-        chunk: list[bytes] = []
-        size = 0
-        subject = subjects.session_log(self._session)
-        stored = bus.read(
-            subjects.SESSIONS,
-            subject,
-            start=frames.log + 1,
-            batch=_REPLAY_BATCH,
-            max_bytes=_REPLAY_BYTES,
-        )
-        while True:
-            try:
-                async with self._gateway.replay_turns:
-                    record = await anext(stored, None)
-                    if record is None:
-                        break
-                    events = frames.record(record.seq, await placed(self._gateway.objects, record))
-            except LaterVersionError:
-                await write(chunk)  # what comes before it is shown
-                raise
-            chunk += events
-            size += sum(map(len, events))
-            if size > CHUNK_BYTES:
-                await write(chunk)
-                chunk, size = [], 0
-        if chunk:
-            await write(chunk)
+        stored = self._gateway.log_pages.reader(self._session, frames.log)
+        while records := await stored.take():
+            await write([event for record in records for event in frames.record(record)])
 
     async def _look_back(self) -> None:
         """Learn what the entries that the client has already have settled, if that can matter."""
@@ -224,7 +207,14 @@ class EventStream:
             TailSource(subjects.EVENTS, subjects.event(session), frames.event + 1, chained=True, lossy=True),
         ]
         live = [subjects.live(session, part) for part in ("log", "event", "in.notice.delete")]
-        tail = Tail(self._gateway.bus, tuple(live), sources, self._router(*live), poll_s=VIEWER_POLL_S)
+        tail = Tail(
+            self._gateway.bus,
+            tuple(live),
+            sources,
+            self._router(*live),
+            poll_s=VIEWER_POLL_S,
+            held_bytes=HELD_BYTES,
+        )
         self._wake = tail.catch_up_soon
         loop = asyncio.get_running_loop()
         caught_up, looked_at = False, loop.time()
@@ -232,7 +222,7 @@ class EventStream:
             while not self._deleted and self._may_go_on():
                 news = await self._take(tail)
                 chunk = await self._encode(news) if news else []
-                if not caught_up and news is not None and self._unreadable is None:
+                if not (caught_up or news is None or tail.is_behind or self._unreadable):
                     chunk.append(frames.caught_up())
                     caught_up = True
                 if chunk:
@@ -280,9 +270,9 @@ class EventStream:
             await asyncio.sleep(0.1)
             return None
 
-    async def _encode(self, news: list[tuple[int, Record]]) -> list[bytes]:
+    async def _encode(self, news: list[tuple[int, Record]]) -> list[EventParts]:
         frames = self._frames
-        chunk: list[bytes] = []
+        chunk: list[EventParts] = []
         for source, record in news:
             if source == _EVENT:
                 frame = frames.live(record)
@@ -293,7 +283,8 @@ class EventStream:
                 return [*chunk, frames.deleted(record.seq)]
             else:
                 try:
-                    chunk += frames.record(record.seq, await placed(self._gateway.objects, record))
+                    entries = await placed(self._gateway.objects, record)
+                    chunk += frames.record(encoded_record(record.seq, entries))
                 except LaterVersionError as error:
                     self._unreadable = error
                     return chunk

@@ -21,8 +21,10 @@ async def download(request: Request) -> Response:
     check_parameters(request, "session")
     name = check_id(request.path_params["object"], "object")
     await _check_access(request, name)
+    gateway = gateway_of(request)
     try:
-        data = await gateway_of(request).objects.get(name)
+        async with gateway.large_answers:
+            data = await gateway.objects.get(name)
     except NotFoundError as error:
         raise Problem(404, str(error)) from error
     return Response(

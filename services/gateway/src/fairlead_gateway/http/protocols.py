@@ -11,16 +11,18 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import Frame
 from websockets.http11 import Request as Handshake
 
+from fairlead_gateway.http.unread import UnreadBytes
+
 HEADERS_WITHIN_S: Final = 10.0
 MAX_HEADER_BYTES: Final = 32 * 1024
 MAX_FRAGMENTS: Final = 10_000  # of a WebSocket message
+HIGH_WATER_BYTES: Final = 16 * 1024  # that wait beside the system's buffer until a writer has to wait
 
 _TOO_BIG: Final = 1009
 _ABSOLUTE: Final = re.compile(rb"https?://([^/?#]*)", re.I)
 _FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 )
-_BAD_HANDSHAKE: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class ServerConfig(uvicorn.Config):
@@ -29,11 +31,13 @@ class ServerConfig(uvicorn.Config):
     Args:
         max_connections: that may be open. A further one ends the one that has been idle longest, or is
             answered with 503 if none is.
+        unread: what waits for clients that do not read.
     """
 
-    def __init__(self, app: Any, *, max_connections: int, **options: Any) -> None:
+    def __init__(self, app: Any, *, max_connections: int, unread: UnreadBytes, **options: Any) -> None:
         super().__init__(app, **options)
         self.max_connections = max_connections
+        self.unread = unread
         self.idle: dict[HttpProtocol, None] = {}  # the one that has been idle longest comes first
 
 
@@ -48,14 +52,26 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client connected; it has to say something."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(HIGH_WATER_BYTES)
         self._expect_head()
         self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """A client is gone."""
         self.config.idle.pop(self, None)
+        self.config.unread.end(self)
         self._head_is_here()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it is sent to."""
+        super().pause_writing()
+        self.config.unread.begin(self, self.transport.get_write_buffer_size, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self.config.unread.end(self)
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Bytes came. If no request begins with them, one has to begin soon: uvicorn waits for ever."""
@@ -88,7 +104,6 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_is_here()
         self._is_in_head = False
         self._check_address()
-        self._check_coding()
         super().on_headers_complete()
         self.scope["fairlead.abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
 
@@ -118,12 +133,6 @@ class HttpProtocol(HttpToolsProtocol):
         if named is None or hosts != [named[1].lower()]:
             raise ValueError("the address and the header Host name different hosts")  # becomes a 400
 
-    def _check_coding(self) -> None:
-        """No other coding than `chunked`, said once: a proxy may go by the first of several."""
-        codings = [value for name, value in self.headers if name == b"transfer-encoding"]
-        if codings and [coding.strip().lower() for coding in codings] != [b"chunked"]:
-            raise ValueError("Transfer-Encoding: only `chunked`, once")  # becomes a 400
-
     def _count(self, size: int) -> None:
         self._head_bytes += size
         if self._head_bytes > MAX_HEADER_BYTES:
@@ -141,19 +150,29 @@ class HttpProtocol(HttpToolsProtocol):
 class SocketProtocol(WebSocketsSansIOProtocol):
     """WebSocket connections with limits, which an application can drop at once, however much waits."""
 
-    def data_received(self, data: bytes) -> None:
-        """Bytes came. A handshake that cannot be read is refused: uvicorn waits for another one for ever."""
-        super().data_received(data)
-        is_broken = self.conn.handshake_exc is not None and not self.handshake_initiated
-        if is_broken and not self.transport.is_closing():
-            self.transport.write(_BAD_HANDSHAKE)
-            self.transport.close()
+    config: ServerConfig
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """A client is gone."""
+        self.config.unread.end(self)
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it is sent to."""
+        super().pause_writing()
+        self.config.unread.begin(self, self.transport.get_write_buffer_size, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self.config.unread.end(self)
+        super().resume_writing()
 
     def handle_connect(self, event: Handshake) -> None:
         """The handshake is here; the application starts after this."""
         super().handle_connect(event)
         if self.handshake_initiated and not self.close_sent:
             self.scope["fairlead.abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
+            self.scope["fairlead.drained"] = self.writable.wait  # type: ignore[typeddict-unknown-key]
 
     def handle_cont(self, event: Frame) -> None:
         """A fragment. Those without content count for no limit of size."""

@@ -25,6 +25,7 @@ KEEP_ALIVE_S: Final = 75
 BACKLOG: Final = 2048
 MAX_FRAME_BYTES: Final = 4 << 20  # of a WebSocket message
 PING_S: Final = 20.0
+KERNEL_UNSENT_BYTES: Final = 64 * 1024  # else the system takes megabytes for a client that reads nothing
 OPEN_FILES: Final = 65_536  # wanted, where the system lets this process have so many
 _OTHER_FILES: Final = 256  # that are no connections of clients
 
@@ -50,6 +51,7 @@ class HttpServer:
         self.config = ServerConfig(
             app,
             max_connections=_open_files() - _OTHER_FILES,
+            unread=streams.unread,
             http=HttpProtocol,
             ws=SocketProtocol,
             ws_max_size=MAX_FRAME_BYTES,
@@ -95,6 +97,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # its connections inherit it
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, KERNEL_UNSENT_BYTES)
         sock.bind((host, port))
     except OSError as error:
         sock.close()

@@ -1,7 +1,7 @@
 """Answers that broke off, with a killed gateway for example, and go on here: from the log of the session."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 from starlette.types import Receive, Scope, Send
@@ -41,7 +41,7 @@ class ResumedAnswer:
         await self._gateway.streams.run(self._answer(write), receive)
         await sse.end(send)
 
-    async def _answer(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+    async def _answer(self, write: sse.ChunkWriter) -> None:
         await write(first_event(self._at))
         async with asyncio.TaskGroup() as tasks:
             report = tasks.create_task(self._report(), name="mcp-resumed")

@@ -20,7 +20,7 @@ from fairlead_gateway.gateway import ANSWER_WITHIN_S, Gateway
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.sessions.approvals import refusal_to_allow
-from fairlead_gateway.sessions.transcript import placed
+from fairlead_gateway.sessions.stored_entries import placed
 
 log = structlog.get_logger()
 

@@ -23,7 +23,8 @@ from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.identity.session_access import check_session, sees
 from fairlead_gateway.sessions.session_index import IndexPage
 from fairlead_gateway.sessions.session_lookup import find, parse_cursor
-from fairlead_gateway.sessions.transcript import READ_WITHIN_S, placed, read_before
+from fairlead_gateway.sessions.stored_entries import placed
+from fairlead_gateway.sessions.transcript import READ_WITHIN_S, read_before
 
 MEDIA_TYPE: Final = "text/markdown"
 PAGE: Final = 100
@@ -69,7 +70,7 @@ async def read(gateway: Gateway, principal: Principal, session: str) -> str:
     Raises:
         Problem: 404, there is no such session that the caller may see.
     """
-    async with answering(READ_WITHIN_S):
+    async with answering(READ_WITHIN_S), gateway.large_answers:
         await check_session(gateway, principal, session, "read")
         summary = await find(gateway, session)
         start = await generation_start(gateway.bus, session)

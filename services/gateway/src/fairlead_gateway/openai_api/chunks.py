@@ -4,22 +4,21 @@ Each piece is an event with a number. A client that lost its connection asks for
 gateway, perhaps long after the words were written: the same text has to be the same pieces again.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 MOST: Final = 16  # characters of one piece
 
 
-def cut(text: str, start: int, *, whole: bool) -> list[str]:
+def cut(text: str, start: int, *, whole: bool) -> Iterator[str]:
     """The pieces of `text` from `start` on, where a piece begins.
 
     A piece is white space and the word behind it, or a part of them. Without `whole` more may follow, and
     what could still be longer is left out.
     """
-    pieces: list[str] = []
     while (end := _end(text, start, whole=whole)) > start:
-        pieces.append(text[start:end])
+        yield text[start:end]
         start = end
-    return pieces
 
 
 def _end(text: str, start: int, *, whole: bool) -> int:

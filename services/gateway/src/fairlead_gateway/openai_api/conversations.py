@@ -43,7 +43,7 @@ from fairlead_gateway.openai_api.parts import result_of
 from fairlead_gateway.openai_api.request import ChatMessage
 from fairlead_gateway.sessions.branches import fork_notice
 from fairlead_gateway.sessions.client_results import create_result
-from fairlead_gateway.sessions.transcript import placed
+from fairlead_gateway.sessions.stored_entries import placed
 
 log = structlog.get_logger()
 

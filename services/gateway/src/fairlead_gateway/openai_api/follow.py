@@ -1,8 +1,8 @@
 """A session, followed for the answer to one request: its log and its live events, read into a fold."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Final, Generic, Protocol, TypeVar
 
 import structlog
 
@@ -12,13 +12,17 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.entries import Entry, LaterEntry
 from fairlead_common.protocol.events import LiveEvent, decode_event
 from fairlead_common.received import Record
+from fairlead_common.session_log.records import Placed
 from fairlead_gateway.events.event_stream import TAKE_WITHIN_S
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http import sse
 from fairlead_gateway.http.problems import Problem, problem_of
-from fairlead_gateway.sessions.transcript import placed
+from fairlead_gateway.sessions.stored_entries import placed
 
 log = structlog.get_logger()
+
+HELD_BYTES: Final = 32 * 1024  # read ahead of a client, about
+PIECES_AT_ONCE: Final = 32  # that are made before the client has to read
 
 _LOG, _EVENT = 0, 1
 
@@ -78,19 +82,25 @@ class Follower(Generic[_Piece]):
         routes = {subjects.live(session, "log"): _LOG, subjects.live(session, "event"): _EVENT}
         loop = asyncio.get_running_loop()
         looked_at = self._written_at = loop.time()
-        async with Tail(self._gateway.bus, tuple(routes), sources, routes.get) as tail:
+        async with Tail(self._gateway.bus, tuple(routes), sources, routes.get, held_bytes=HELD_BYTES) as tail:
             while not self._fold.done:
                 for source, record in await self._take(tail):
-                    self._pieces += await self._read(source, record)
+                    for piece in self._made(await self._found(source, record)):
+                        self._pieces.append(piece)
+                        if len(self._pieces) >= PIECES_AT_ONCE:
+                            await self._write(write)
                 if self._pieces or loop.time() - self._written_at >= sse.KEEP_ALIVE_S:
-                    pieces, self._pieces = self._pieces, []
-                    await write(pieces)
-                    self._written_at = loop.time()
+                    await self._write(write)
                 if loop.time() - looked_at >= sse.KEEP_ALIVE_S:
                     looked_at = loop.time()
                     await self._check_session()
                 if not self._fold.done and not tail.has_records:
                     await tail.wait(max(0.01, self._written_at + sse.KEEP_ALIVE_S - loop.time()))
+
+    async def _write(self, write: Callable[[list[_Piece]], Awaitable[None]]) -> None:
+        pieces, self._pieces = self._pieces, []
+        await write(pieces)
+        self._written_at = asyncio.get_running_loop().time()
 
     async def _take(self, tail: Tail) -> list[tuple[int, Record]]:
         try:
@@ -100,18 +110,29 @@ class Follower(Generic[_Piece]):
             await asyncio.sleep(0.1)
             return []
 
-    async def _read(self, source: int, record: Record) -> list[_Piece]:
+    async def _found(self, source: int, record: Record) -> Iterator[_Piece]:
         try:
             if source == _EVENT:
-                return list(self._fold.live(decode_event(record.data)))
-            return await read_record(self._gateway, self._fold, record)
+                return iter(self._fold.live(decode_event(record.data)))
+            return pieces_of(self._fold, await placed(self._gateway.objects, record))
         except LaterVersionError as error:
-            log.warning("session_of_later_version", session=self._session, error=str(error))
-            self._fold.problem = problem_of(error)
-            return []
+            self._cannot_read(error)
         except BadMessageError as error:
             log.warning("record_ignored", session=self._session, error=str(error))
-            return []
+        return iter(())
+
+    def _made(self, pieces: Iterator[_Piece]) -> Iterator[_Piece]:
+        """The pieces, each made when it is asked for: those of one record are many times as large as it."""
+        try:
+            yield from pieces
+        except LaterVersionError as error:
+            self._cannot_read(error)
+        except BadMessageError as error:
+            log.warning("record_ignored", session=self._session, error=str(error))
+
+    def _cannot_read(self, error: LaterVersionError) -> None:
+        log.warning("session_of_later_version", session=self._session, error=str(error))
+        self._fold.problem = problem_of(error)
 
     async def _check_session(self) -> None:
         try:
@@ -123,17 +144,15 @@ class Follower(Generic[_Piece]):
             self._fold.problem = Problem(404, "the session was deleted", headers={"x-should-retry": "false"})
 
 
-async def read_record(gateway: Gateway, fold: AnswerFold[_Piece], record: Record) -> list[_Piece]:
+def pieces_of(fold: AnswerFold[_Piece], entries: Iterable[Placed]) -> Iterator[_Piece]:
     """What the entries of one record of the log add.
 
     Raises:
         LaterVersionError: a later version wrote one of them.
         BadMessageError: one of them is none.
     """
-    pieces: list[_Piece] = []
-    for each in await placed(gateway.objects, record):
+    for each in entries:
         entry = each.read()
         if isinstance(entry, LaterEntry):
             raise LaterVersionError(f"log entry {each.place} ({entry.kind}): {entry.problem}")
-        pieces += fold.entry(record.seq, entry)
-    return pieces
+        yield from fold.entry(each.seq, entry)

@@ -18,7 +18,8 @@ from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_o
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode
 from fairlead_gateway.responses import ClientCalls, Stored
-from fairlead_gateway.sessions.transcript import placed, read_before
+from fairlead_gateway.sessions.stored_entries import placed
+from fairlead_gateway.sessions.transcript import read_before
 
 _LOOKED_AT: Final = 512  # records of the end of a log: the calls that wait are in the last reply
 

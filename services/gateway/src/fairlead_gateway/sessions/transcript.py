@@ -3,23 +3,20 @@
 from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
-import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.generation_reads import generation_start
 from fairlead_common.bus.objects import Objects
-from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.received import Record
-from fairlead_common.session_log.records import Placed, entries_in
+from fairlead_common.session_log.records import Placed
 from fairlead_gateway.gateway import answering, gateway_of
 from fairlead_gateway.http.problems import JSON
 from fairlead_gateway.http.request_parsing import MAX_SEQ, check_parameters, one, whole_number
-
-log = structlog.get_logger()
+from fairlead_gateway.sessions.stored_entries import placed
 
 MAX_ENTRIES: Final = 1000
 MAX_BYTES: Final = 16 << 20  # of one answer, about
@@ -34,7 +31,7 @@ async def entries(request: Request) -> Response:
     session = check_id(request.path_params["session"], "session")
     backwards = one(request, "before") is not None
     limit = whole_number(request, "limit", 200 if backwards else MAX_ENTRIES, least=1, most=MAX_ENTRIES)
-    async with answering(READ_WITHIN_S):
+    async with answering(READ_WITHIN_S), gateway.large_answers:
         await gateway.must_exist(session)
         start = await generation_start(gateway.bus, session)
         after = max(start, whole_number(request, "after", 0, least=0, most=MAX_SEQ))
@@ -48,18 +45,9 @@ async def entries(request: Request) -> Response:
             found, more = await read_after(gateway.bus, session, after, limit)
             pages, cut = await _within(gateway.objects, found, limit)
             cursor = pages[-1][0] if more or cut else None
-        shown = [entry for _, entries in pages for entry in entries]
-    body = b'{"entries":[%s],"next":%s}' % (b",".join(shown), b"null" if cursor is None else b"%d" % cursor)
+        shown = b",".join(entry for _, entries in pages for entry in entries)
+    body = b'{"entries":[%s],"next":%s}' % (shown, b"null" if cursor is None else b"%d" % cursor)
     return Response(body, media_type=JSON)
-
-
-async def payload(objects: Objects, record: Record) -> bytes:
-    """The entry that a record holds, also when it lies in the object store; empty when it is lost there."""
-    try:
-        return await objects.unpack(record.data, record.headers) if record.headers else record.data
-    except NotFoundError as error:  # the rest of the log is shown all the same
-        log.warning("entry_lost", seq=record.seq, error=str(error))
-        return b""
 
 
 async def _within(
@@ -78,20 +66,6 @@ async def _within(
         pages.append((record.seq, entries))
         left -= len(entries)
     return pages, False
-
-
-async def placed(objects: Objects, record: Record) -> list[Placed]:
-    """The entries of a record; one without data if it cannot be read.
-
-    Raises:
-        LaterVersionError: its format is of a later version.
-    """
-    data = await payload(objects, record)
-    try:
-        return list(entries_in(record.seq, data, record.headers))
-    except BadMessageError as error:  # the rest of the log is shown all the same
-        log.warning("record_unreadable", seq=record.seq, error=str(error))
-        return [Placed(record.seq, None, b"")]
 
 
 async def with_place(objects: Objects, record: Record) -> list[bytes]:

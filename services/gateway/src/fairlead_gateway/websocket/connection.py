@@ -1,7 +1,7 @@
 """One connection of the WebSocket API: `connect`, then requests, answers and events until it ends."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +12,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.service.process import VERSION
+from fairlead_gateway.events.event_frames import EventParts
 from fairlead_gateway.events.event_stream import LOGIN_CHECK_S, EventStream, position_for
 from fairlead_gateway.gateway import Gateway, answering
 from fairlead_gateway.http.problems import Problem, problem_of
@@ -71,6 +72,7 @@ class SocketConnection:
         self._caller = caller
         self._methods = methods
         self._abort = abort
+        self._drained: Callable[[], Awaitable[object]] = socket.scope.get("fairlead.drained", _at_once)
         self._seq = 0
         self._sending = asyncio.Lock()
         self._open = 0
@@ -107,6 +109,8 @@ class SocketConnection:
         while True:
             try:
                 async with asyncio.timeout(LOGIN_CHECK_S):
+                    async with self._sending:  # who does not read the answers is not asked for more requests
+                        pass
                     text = await _frame(self._socket)
             except TimeoutError:
                 text = None
@@ -138,7 +142,8 @@ class SocketConnection:
             answer = frames.refusal(request.id, problem_of(error))
         finally:
             self._open -= 1
-        await self._send(answer)
+        with self._gateway.streams.unread.held(len(answer), self._abort):
+            await self._send(answer)
 
     async def _answered(self, request: RequestFrame) -> bytes:
         match request.method:
@@ -188,7 +193,7 @@ class SocketConnection:
     async def _follow(self, session: str, stream: EventStream) -> None:
         name = msgspec.json.encode(session)
 
-        async def write(events: list[bytes]) -> None:
+        async def write(events: list[EventParts]) -> None:
             for each in events:
                 await self._send_numbered(each, name)
 
@@ -204,10 +209,11 @@ class SocketConnection:
             self._seq += 1
             await self._send_now(frames.encode(EventFrame(event=event, seq=self._seq, data=data)))
 
-    async def _send_numbered(self, event: bytes, session: bytes) -> None:
+    async def _send_numbered(self, event: EventParts, session: bytes) -> None:
         async with self._sending:
             self._seq += 1
-            await self._send_now(b'{"type":"event","seq":%d,"session":%s,%s' % (self._seq, session, event))
+            head = b'{"type":"event","seq":%d,"session":%s,' % (self._seq, session)
+            await self._send_now(b"".join((head, *event)))
 
     async def _send(self, frame: bytes) -> None:
         async with self._sending:
@@ -218,16 +224,22 @@ class SocketConnection:
         try:
             async with asyncio.timeout(SEND_WITHIN_S):
                 await self._socket.send({"type": "websocket.send", "text": frame.decode()})
+                del frame  # what the client has not read of it has been copied
+                await self._drained()  # what comes next is made then, and not before
         except TimeoutError:
             log.info("socket_too_slow", user=self._caller.principal.user)
             self._abort()
             raise WebSocketDisconnect(1006) from None
 
 
-def _event(kind: bytes, position: bytes, data: bytes) -> bytes:
+async def _at_once() -> None:
+    return
+
+
+def _event(kind: bytes, position: bytes, data: bytes) -> EventParts:
     """The rest of an event's frame, behind its number and its session."""
     topic = b"chat" if kind in _CHAT else b"agent"
-    return b'"event":"%s","kind":"%s","position":"%s","data":%s}' % (topic, kind, position, data)
+    return b'"event":"%s","kind":"%s","position":"%s","data":' % (topic, kind, position), data, b"}"
 
 
 async def _frame(socket: WebSocket) -> str | bytes:

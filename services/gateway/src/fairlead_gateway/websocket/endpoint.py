@@ -84,8 +84,10 @@ async def _serve(
             await connection.run(first, wanted)
         finally:
             presence.leave(connection)
-    except* WebSocketDisconnect:
-        pass
+    except* WebSocketDisconnect as group:
+        for leaf in _leaves(group):
+            # They keep what was to be sent until the garbage collector comes.
+            leaf.__traceback__ = leaf.__context__ = None
     except* Problem as group:
         problem = next(each for each in _leaves(group) if isinstance(each, Problem))
         await socket.send({"type": "websocket.send", "text": frames.refusal(frame_id, problem).decode()})

@@ -93,8 +93,9 @@ async def retrieve(request: Request) -> Response | ResponseStream:
         stored = await _named(request, "read")
         instructions = await _instructions(gateway, stored)
         if not streams:
-            fold = await read_response(gateway, stored)
-            return ResponseForm(stored, fold, instructions).whole([], _headers(stored))
+            async with gateway.large_answers:
+                fold = await read_response(gateway, stored)
+                return ResponseForm(stored, fold, instructions).whole([], _headers(stored))
     fold = stored.fold(waits=True, wanted=True)
     call = AcceptedRequest(
         gateway=gateway,

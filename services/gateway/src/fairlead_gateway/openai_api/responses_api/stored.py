@@ -15,11 +15,12 @@ from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.identity.session_access import check_session
-from fairlead_gateway.openai_api.follow import read_record
+from fairlead_gateway.openai_api.follow import pieces_of
 from fairlead_gateway.openai_api.responses_api.fold import ResponseFold
 from fairlead_gateway.openai_api.responses_api.ids import ResponseId, parse_response_id
 from fairlead_gateway.openai_api.responses_api.parameters import ResponseParameters, parameters_in
-from fairlead_gateway.sessions.transcript import placed, read_before
+from fairlead_gateway.sessions.stored_entries import placed
+from fairlead_gateway.sessions.transcript import read_before
 
 _LOOKED_AT: Final = 512  # records of the end of a log: a parked run is at its end
 
@@ -129,7 +130,8 @@ async def read_response(gateway: Gateway, stored: StoredResponse, *, waits: bool
     log = subjects.session_log(stored.id.session)
     async for record in gateway.bus.read(subjects.SESSIONS, log, start=stored.seq + 1):
         try:
-            await read_record(gateway, fold, record)
+            for _ in pieces_of(fold, await placed(gateway.objects, record)):
+                continue  # the fold has the items
         except BadMessageError:
             continue
         if fold.done:
