@@ -13,7 +13,7 @@ import pytest
 
 from tests.clients.stack import AGENT, Stack
 from tests.integration.foreign_tools_fixture import Program
-from tests.support import oauth_server
+from tests.support import hostile_mcp_server, oauth_server
 from tests.support.fairlead_up import FAIRLEAD
 from tests.support.mcp_servers import SERVER
 from tests.support.nats_server import free_port
@@ -91,6 +91,55 @@ def test_what_a_server_that_dies_wrote_is_shown(stack: Stack, tmp_path: Path) ->
     assert "no licence for" in done.stderr
     assert value not in done.stdout + done.stderr
     cli(stack, "mcp", "rm", "dies")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ("bad name!", "--", "true"),
+            "NAME: 1 to 32 letters, digits, `_` and `-`, none of these two at its ends",
+        ),
+        (
+            ("x", "--url", "ftp://host/mcp"),
+            "--url: must begin with http:// or https://, got 'ftp://host/mcp'",
+        ),
+        (("x", "--url", "https://me:pw@host/mcp"), "--url: must not hold a user or password"),
+        (("x", "--url", "https://host/mcp#a"), "--url: must not hold blanks or `#`"),
+        (("x",), "give either a command, after `--`, or --url"),
+    ],
+)
+def test_what_cannot_be_added_is_told_in_words(stack: Stack, words: tuple[str, ...], says: str) -> None:
+    refused = cli(stack, "mcp", "add", *words, status=2).stderr
+    assert says in refused
+    assert "pw" not in refused.replace("password", "")
+
+
+def test_what_a_server_says_reaches_a_terminal_without_escapes(stack: Stack, tmp_path: Path) -> None:
+    program = tmp_path / "hostile.py"
+    program.write_text(hostile_mcp_server.SOURCE)
+    cli(stack, "mcp", "add", "hostile", "--", sys.executable, str(program), "prompts")
+    try:
+        refused = cli(stack, "mcp", "prompt", "hostile", "review", status=1).stderr
+        assert "\\x1b[31mno\\x07" in refused
+        assert "\x1b" not in refused
+    finally:
+        cli(stack, "mcp", "rm", "hostile")
+
+
+def test_login_goes_no_further_where_the_server_does_not_prove_codes(stack: Stack, tmp_path: Path) -> None:
+    port = free_port()
+    vault = Program(tmp_path / "vault", "vault", oauth_server.SOURCE)
+    vault.start(str(port), "30", WITHOUT_PKCE="1")
+    try:
+        cli(stack, "mcp", "add", "vault2", "--url", f"http://127.0.0.1:{port}/mcp")
+        eventually(lambda: reachable(port), within_s=20)
+        refused = cli(stack, "mcp", "login", "vault2", "--no-browser", status=1)
+        assert "does not announce PKCE with S256" in refused.stderr
+        assert "http" not in refused.stdout, "no address is shown that someone could open"
+    finally:
+        vault.stop()
+        cli(stack, "mcp", "rm", "vault2")
 
 
 def test_preview_of_an_interface_names_tools_and_what_is_left_out(stack: Stack, tmp_path: Path) -> None:

@@ -203,6 +203,18 @@ async def test_strangers_and_other_origins_are_refused(gateway: RunningGateway) 
     assert (await gateway.http.post("/mcp", content=b"{", headers=ACCEPT)).status_code == 400
 
 
+@pytest.mark.parametrize("name", [None, 1.5, {}, [], True])
+async def test_a_request_whose_id_is_none_is_refused_instead_of_never_answered(
+    gateway: RunningGateway, name: object
+) -> None:
+    answer = await gateway.http.post("/mcp", json={**PING, "id": name}, headers=ACCEPT)
+    assert (answer.status_code, answer.json()["error"]["field"]) == (400, "id")
+    notice = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert (await gateway.http.post("/mcp", json=notice, headers=ACCEPT)).status_code == 202
+    for good in ("a", 0, -7, 10**18):
+        assert (await gateway.http.post("/mcp", json={**PING, "id": good}, headers=ACCEPT)).status_code == 200
+
+
 async def test_call_ends_with_the_token_that_it_came_with(gateway: RunningGateway, bus: Bus) -> None:
     token = gateway.auth_file.mint(["read", "write"], 2, user="leaver")
     async with mcp(gateway, "2026-07-28", token=token) as client:

@@ -71,6 +71,13 @@ server = MCPServer("vault", auth_server_provider=Provider(), auth=AuthSettings(
     client_registration_options=ClientRegistrationOptions(enabled=True),
 ))
 
+if "WITHOUT_PKCE" in os.environ:
+    import mcp.server.auth.routes as routes
+    build = routes.build_metadata
+    def without(*args, **kwargs):
+        return build(*args, **kwargs).model_copy(update={"code_challenge_methods_supported": None})
+    routes.build_metadata = without
+
 @server.tool()
 def secret() -> str:
     """Tells what only those hear who are logged in."""

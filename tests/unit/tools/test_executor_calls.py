@@ -12,6 +12,7 @@ from fairlead_common.errors import BusUnavailableError
 from fairlead_common.protocol.content import TextBlock, ToolOutcome, ToolStatus, text_outcome
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_tools.executor_tools.calls import ExecutorCalls
+from fairlead_tools.executor_tools.paced_progress import MAX_CHARS, MAX_PIECE_CHARS
 from fairlead_tools.executor_tools.tools import NotStartedError, ReportProgress
 
 
@@ -139,3 +140,56 @@ async def test_progress_that_cannot_be_shown_ends_no_call(tmp_path: Path) -> Non
     tool = SimpleNamespace(spec=ToolSpec(name="t", description="", parameters={}), run=run)
     call = ToolCall(call_id="c1", session="s", name="t", arguments={}, workspace="", token="t")
     assert (await ExecutorCalls(tmp_path, away).outcome(call, cast(Any, tool))).status == "ok"
+
+
+async def test_a_flood_of_progress_is_a_few_events_with_its_beginning(tmp_path: Path) -> None:
+    shown: list[tuple[int, str]] = []
+
+    async def show(call: ToolCall, text: str, offset: int) -> None:
+        shown.append((offset, text))
+
+    class Flood:
+        spec = ToolSpec(name="t", description="", parameters={}, idempotent=True)
+
+        async def run(self, call: ToolCall, progress: ReportProgress) -> ToolOutcome:
+            await progress("first\n")
+            assert [text for _, text in shown] == ["first\n"], "what comes first is shown at once"
+            for number in range(20_000):
+                await progress(f"{number} {'x' * 100}\n")
+            return text_outcome("ok", "done", is_error=False)
+
+    call = ToolCall(call_id="c1", session="s", name="t", arguments={}, workspace="", token="t")
+    assert (await ExecutorCalls(tmp_path, show).outcome(call, cast(Any, Flood()))).status == "ok"
+    assert len(shown) < 60
+    assert all(len(text) <= MAX_PIECE_CHARS for _, text in shown)
+    whole = "".join(text for _, text in shown)
+    assert whole.startswith("first\n0 x")
+    assert whole.endswith("[more of its progress is not shown]\n")
+    assert len(whole) < MAX_CHARS + 100
+    assert [offset for offset, _ in shown] == [
+        sum(len(text) for _, text in shown[:number]) for number in range(len(shown))
+    ]
+
+
+async def test_progress_that_waits_is_shown_soon_while_the_call_works(tmp_path: Path) -> None:
+    shown: list[str] = []
+    seen = asyncio.Event()
+
+    async def show(call: ToolCall, text: str, offset: int) -> None:
+        shown.append(text)
+        if "two" in text:
+            seen.set()
+
+    class Working:
+        spec = ToolSpec(name="t", description="", parameters={}, idempotent=True)
+
+        async def run(self, call: ToolCall, progress: ReportProgress) -> ToolOutcome:
+            for word in ("one ", "and ", "two "):
+                await progress(word)
+            async with asyncio.timeout(20):
+                await seen.wait()
+            return text_outcome("ok", "done", is_error=False)
+
+    call = ToolCall(call_id="c1", session="s", name="t", arguments={}, workspace="", token="t")
+    await ExecutorCalls(tmp_path, show).outcome(call, cast(Any, Working()))
+    assert shown == ["one ", "and two "]

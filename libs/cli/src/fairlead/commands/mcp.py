@@ -11,6 +11,7 @@ from fairlead.table import TableRow, show_table
 from fairlead_common.installation.errors import FAILED, USAGE, CommandError
 
 _SOURCES: Final = {"env": "from_env", "file": "from_file", "stored": "stored"}
+_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_-]{0,30}[A-Za-z0-9])?")
 _SECRET: Final = re.compile(r"token|key|secret|password|authorization|cookie", re.I)
 
 Json = dict[str, Any]
@@ -81,6 +82,7 @@ def add(
     """
     if bool(command) == bool(address):
         raise CommandError("give either a command, after `--`, or --url", USAGE)
+    _check_place(name, address)
     server: Json = {"command": command[0], "args": list(command[1:])} if command else {"url": address}
     given = {
         "env": _values("--env", variables),
@@ -175,6 +177,7 @@ def prompt_of(name: str, prompt: str | None, arguments: tuple[str, ...]) -> None
 
     Use one with: fairlead run "$(fairlead mcp prompt NAME PROMPT ARGUMENT=VALUE)"
     """
+    from fairlead.printable import printable
     from fairlead.tool_preview import ask, show_prompts
 
     servers = _servers()
@@ -192,7 +195,7 @@ def prompt_of(name: str, prompt: str | None, arguments: tuple[str, ...]) -> None
     }
     answer = ask(question, within_s=server["start_timeout_s"])
     if answer["state"] != "ok":
-        raise CommandError(answer["text"], FAILED)
+        raise CommandError(printable(answer["text"]), FAILED)
     if prompt:
         click.echo("".join(sign for sign in answer["text"] if sign in "\n\t" or sign.isprintable()))
     elif answer["prompts"]:
@@ -264,6 +267,27 @@ def _values(option: str, pairs: tuple[str, ...]) -> Json:
             click.echo(f"note: {name}: {text}", err=True)
         found[name] = value
     return found
+
+
+def _check_place(name: str, address: str) -> None:
+    """Say in words what the configuration would refuse."""
+    if not _NAME.fullmatch(name):
+        raise CommandError(
+            f"NAME: 1 to 32 letters, digits, `_` and `-`, none of these two at its ends; got {name[:80]!r}",
+            USAGE,
+        )
+    if not address:
+        return
+    if not address.startswith(("http://", "https://")):
+        raise CommandError(f"--url: must begin with http:// or https://, got {address[:80]!r}", USAGE)
+    if "@" in address:
+        raise CommandError(
+            "--url: must not hold a user or password; use --header Authorization=stored:NAME, "
+            "or `fairlead mcp login`",
+            USAGE,
+        )
+    if re.search(r"[\s#]", address):
+        raise CommandError(f"--url: must not hold blanks or `#`, got {address[:80]!r}", USAGE)
 
 
 def _about(name: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,8 +37,31 @@ async def message(request: Request) -> ASGIApp:
     body = await request.body()
     with suppress(RecursionError):  # the package refuses that
         check_names(body)
+    _check_request_id(body)
     at = resumption_of(principal.user, headers.get(VERSION_HEADER), headers.get(SESSION_HEADER), body)
     return _Exchange(gateway_of(request), principal, protocol.answer, body, at)
+
+
+class _Head(msgspec.Struct):
+    method: msgspec.Raw = msgspec.Raw(b"")
+    id: msgspec.Raw = msgspec.Raw(b"")
+
+
+def _check_request_id(body: bytes) -> None:
+    """Refuse a request whose id is none: the package takes it for a notice, and its sender waits for ever.
+
+    Raises:
+        Problem: 400.
+    """
+    try:
+        head = msgspec.json.decode(body, type=_Head)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return  # the package says what is wrong
+    name = bytes(head.id).strip()
+    if not bytes(head.method) or not name or name.startswith(b'"') or name.removeprefix(b"-").isdigit():
+        return
+    shown = name[:80].decode("utf-8", "replace")
+    raise Problem(400, f"id: must be a text or a whole number, got {shown}", field="id")
 
 
 async def resume(request: Request) -> ASGIApp:

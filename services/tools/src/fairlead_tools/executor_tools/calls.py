@@ -6,20 +6,20 @@ Unlike a command, such a call ends with its executor: nothing outlives it that c
 """
 
 import asyncio
-import contextlib
 import os
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import structlog
 
-from fairlead_common.errors import FairleadError
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.messages import ToolCall
 from fairlead_tools.calls.runner_calls import ShowOutput
 from fairlead_tools.executor_tools.call_clock import call_clock
+from fairlead_tools.executor_tools.paced_progress import PacedProgress
 from fairlead_tools.executor_tools.tools import ExecutorTool, NotStartedError
 
 log = structlog.get_logger()
@@ -53,16 +53,9 @@ class ExecutorCalls:
         """What came of it. Safe to ask again: it is started once, unless the tool may be repeated."""
         if not tool.spec.idempotent and not self._mark(call.call_id):
             return text_outcome("unknown", _LOST, is_error=True)
-        offset = 0
-
-        async def progress(text: str) -> None:
-            nonlocal offset
-            with contextlib.suppress(FairleadError):  # it may be lost: the call goes on
-                await self._show(call, text, offset)
-            offset += len(text)
-
+        progress = PacedProgress(partial(self._show, call))
         began = time.monotonic()
-        work = self._bounded(call, lambda: tool.run(call, progress), repeatable=tool.spec.idempotent)
+        work = self._bounded(call, lambda: tool.run(call, progress.tell), repeatable=tool.spec.idempotent)
         task = asyncio.create_task(work, name=f"host-{call.call_id}")
         self._running[call.call_id] = task
         try:
@@ -76,6 +69,7 @@ class ExecutorCalls:
         finally:
             self._running.pop(call.call_id, None)
             self._cancelled.discard(call.call_id)
+            await progress.end()
         duration_ms = int((time.monotonic() - began) * 1000)
         return outcome if outcome.duration_ms else msgspec.structs.replace(outcome, duration_ms=duration_ms)
 

@@ -8,6 +8,7 @@ to a port of this machine; where it cannot reach that, the address that it was s
 """
 
 import asyncio
+import contextlib
 import json
 import sys
 from typing import Any, Final
@@ -20,7 +21,7 @@ from fairlead_common.config import McpServer
 from fairlead_common.service.logs import configure_logs
 from fairlead_tools.mcp_servers import sdk
 from fairlead_tools.mcp_servers.logins import McpLogin
-from fairlead_tools.mcp_servers.oauth import LoginStorage, found_by, provider
+from fairlead_tools.mcp_servers.oauth import LoginStorage, found_by, proves_codes, provider
 from fairlead_tools.mcp_servers.problems import reason_of
 
 PERSON_S: Final = 600.0  # that a person may take
@@ -93,6 +94,8 @@ async def log_in(wish: LoginWish) -> dict[str, Any]:
     callback = _Callback()
 
     async def redirect(address: str) -> None:
+        if not proves_codes(made):
+            raise PermissionError("its authorization server does not announce PKCE with S256")
         _write({"open": address})
 
     storage = LoginStorage(McpLogin(url=wish.url, tokens={}, client={}), lambda _: None)
@@ -134,7 +137,8 @@ def main() -> None:
     configure_logs("login", level="error")
     with open(0, "rb", buffering=0, closefd=False) as unbuffered:  # the lines that follow are read later
         wish = msgspec.json.decode(unbuffered.readline(), type=LoginWish)
-    _write(asyncio.run(log_in(wish)))
+    with contextlib.suppress(KeyboardInterrupt):  # the command says so itself
+        _write(asyncio.run(log_in(wish)))
 
 
 if __name__ == "__main__":

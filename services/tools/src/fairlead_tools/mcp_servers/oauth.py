@@ -86,6 +86,15 @@ def provider(
     return made
 
 
+def proves_codes(made: OAuthClientProvider) -> bool:
+    """Whether the authorization server binds a code to the client that asked for it (PKCE).
+
+    The protocol wants a client to go no further without. A server that describes nothing is not told apart.
+    """
+    metadata = made.context.oauth_metadata
+    return metadata is None or "S256" in (metadata.code_challenge_methods_supported or [])
+
+
 def stored_login(login: McpLogin, keep: Callable[[McpLogin], None], ended: Exception) -> OAuthClientProvider:
     """What uses and renews the tokens of a login where no person is.
 

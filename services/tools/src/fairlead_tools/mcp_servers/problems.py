@@ -5,6 +5,13 @@ from typing import Final
 from fairlead_common.errors import InvalidInputError
 
 _CLOSED: Final = -32000  # of the SDK's own errors
+_CLOSED_SAYS: Final = "Connection closed"
+_ENDED: Final = "it ended, or closed the connection, before it answered"
+# Of errors that stand for a request which failed, see `reporting_transport.py`; a server may use them, too.
+_BY_CODE: Final = {
+    -32097: "it cannot be connected to, or refuses the request",
+    -32098: "the connection broke",
+}
 
 
 def reason_of(error: BaseException, within_s: float) -> str:
@@ -20,6 +27,11 @@ def reason_of(error: BaseException, within_s: float) -> str:
 def _told(first: BaseException) -> str:
     if isinstance(first, InvalidInputError):
         return str(first)
+    code = getattr(first, "code", None)
+    if code == _CLOSED and str(first) == _CLOSED_SAYS:
+        return _ENDED
+    if code in _BY_CODE:
+        return str(first)[:500]
     return f"{type(first).__name__}: {first}"[:500]
 
 
@@ -32,7 +44,9 @@ def logged(error: BaseException) -> str:
         return _told(first)
     code = getattr(first, "code", None)
     if code == _CLOSED:
-        return "it ended, or closed the connection, before it answered"
+        return _ENDED
+    if code in _BY_CODE:
+        return _BY_CODE[code]
     return type(first).__name__ if code is None else f"{type(first).__name__} {code}"
 
 

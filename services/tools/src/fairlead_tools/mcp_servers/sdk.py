@@ -45,6 +45,7 @@ MAX_LOG_BYTES: Final = 1 << 20
 REQUEST_S: Final = 30.0  # of anything but a call
 
 _AMBIGUOUS: Final = frozenset({LOST, mcp_types.CONNECTION_CLOSED, mcp_types.REQUEST_TIMEOUT})
+_REST: Final = "(the rest)"  # in the place of the name of a tool
 _TASK_ONLY: Final = "it runs only as a task, which Fairlead does not support"
 _FIRST_VERSION: Final = "2025-11-25"
 
@@ -105,6 +106,8 @@ class McpSession:
         found: dict[str, Listed] = {}
         self.odd = {}
         cursor: str | None = None
+        cursors: set[str] = set()
+        is_loop = False
         for _ in range(MAX_PAGES):
             page = await self._page_of_tools(cursor)
             for tool in page.tools:
@@ -113,8 +116,12 @@ class McpSession:
                     continue
                 found.setdefault(tool.name, listed_tool(tool))
             cursor = page.next_cursor
-            if cursor is None or len(found) >= MAX_TOOLS:
+            is_loop = cursor in cursors
+            if cursor is None or is_loop or len(found) > MAX_TOOLS:
                 break
+            cursors.add(cursor)
+        if cursor is not None or len(found) > MAX_TOOLS:
+            self.odd[_REST] = _cut_listing(len(found), is_loop=is_loop)
         tools = list(found.values())[:MAX_TOOLS]
         self.prompts = await prompts_if_any(self.client)
         return tools + [each for each in await tools_for_resources(self.client) if each.name not in found]
@@ -212,6 +219,15 @@ class McpSession:
 
 def _is_of_transport(error: MCPError) -> bool:
     return not is_of_server(error) and error.code in _AMBIGUOUS | {NOT_STARTED}
+
+
+def _cut_listing(tools: int, *, is_loop: bool) -> str:
+    """Why there is more than was taken over."""
+    if tools > MAX_TOOLS:
+        return f"at most {MAX_TOOLS} tools of a server are listed"
+    return (
+        "its listing names a page that it named before" if is_loop else f"at most {MAX_PAGES} pages are read"
+    )
 
 
 def _meta(call_id: str) -> Any:

@@ -32,6 +32,7 @@ LIST_S: Final = 30.0  # of a listing over a connection that stands
 HUNG_TIMES: Final = 10  # a command that is that much later than it should be is taken for one that hangs
 HUNG_S: Final = 600.0  # ... but not before that
 POLL_S: Final = 30.0  # how often a listing is asked for again, whatever the server says
+LIST_PAUSE_S: Final = 1.0  # between two listings, however often the server says that they changed
 IDLE_CHECK_S: Final = 5.0
 DOWN_S: Final = 60.0  # after so long without the server its tools are not offered any more
 _LAST_BYTES: Final = 4096
@@ -178,6 +179,7 @@ class McpServerConnection:
                 if self._leads and not session.closed:
                     async with asyncio.timeout(LIST_S):
                         self._note(await session.tools(), session)
+                    await asyncio.sleep(LIST_PAUSE_S)
             if watching is not None:
                 watching.cancel()
 

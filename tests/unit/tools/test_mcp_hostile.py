@@ -1,0 +1,69 @@
+"""Servers that a client has to bound: listings without end, changes without pause, no reason for an end."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from fairlead_common.config import McpServer
+from fairlead_tools.mcp_servers.logins import LoginFile
+from fairlead_tools.mcp_servers.server import McpServerConnection
+from fairlead_tools.preview import PreviewAnswer, PreviewQuestion, preview
+from tests.support.hostile_mcp_server import SOURCE
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "hostile.py"
+    path.write_text(SOURCE)
+    return path
+
+
+def server_of(program: Path, mode: str) -> McpServer:
+    return McpServer(command=sys.executable, args=[str(program), mode], start_timeout_s=30.0)
+
+
+async def looked_at(program: Path, mode: str) -> PreviewAnswer:
+    return await preview(PreviewQuestion(name="x", server=server_of(program, mode)))
+
+
+@pytest.mark.parametrize(
+    ("mode", "tools", "says"),
+    [
+        ("many", 500, "at most 500 tools of a server are listed"),
+        ("loop", 1, "its listing names a page that it named before"),
+        ("pages", 50, "at most 50 pages are read"),
+    ],
+)
+async def test_listing_without_end_is_cut_and_that_is_told(
+    program: Path, mode: str, tools: int, says: str
+) -> None:
+    answer = await looked_at(program, mode)
+    assert (answer.state, len(answer.tools)) == ("ok", tools)
+    assert answer.left_out == {"(the rest)": says}
+    if mode == "loop":
+        assert answer.stderr.count("tools/list") == 2
+
+
+async def test_server_that_ends_is_told_in_words(program: Path) -> None:
+    answer = await looked_at(program, "exits")
+    assert answer.text == "it ended, or closed the connection, before it answered"
+
+
+async def test_server_whose_tools_change_without_pause_is_asked_once_a_second(
+    program: Path, tmp_path: Path
+) -> None:
+    server = McpServerConnection("x", server_of(program, "changes"), tmp_path, cast("LoginFile", None))
+    server.lead()
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(server.run())
+        async with asyncio.timeout(30):
+            while not (tmp_path / "x.log").exists() or "tools/list" not in (tmp_path / "x.log").read_text():
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(2.5)
+        running.cancel()
+    assert (tmp_path / "x.log").read_text().count("tools/list") <= 5
