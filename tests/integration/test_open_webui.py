@@ -1,11 +1,13 @@
 """Open WebUI as it is on PyPI, in front of a whole Fairlead: a chat is one session, its side tasks are none.
 
 Off unless `FAIRLEAD_TEST_OPEN_WEBUI` is set: to the folder to install it in (1.1 GB), or `1` for one that is
-removed again. `make check` installs it in .tools/open-webui.
+removed again. `make check` installs it in .tools/open-webui, beside the other tests, and sets
+`FAIRLEAD_TEST_OPEN_WEBUI_COMES`: these tests wait for it, and are left out where it cannot be installed.
 """
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -43,7 +45,13 @@ class Served(NamedTuple):
 def venv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("open-webui") if WANTED == "1" else Path(WANTED)
     uv = shutil.which("uv") or str(ROOT / ".tools/bin/uv")
-    yield install(folder.absolute(), uv)
+    try:
+        made = install(folder.absolute(), uv)
+    except (OSError, subprocess.SubprocessError) as problem:
+        if not os.environ.get("FAIRLEAD_TEST_OPEN_WEBUI_COMES"):
+            raise
+        pytest.skip(f"Open WebUI cannot be installed: {problem}")
+    yield made
     if WANTED == "1":
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,6 +1,7 @@
 """An unmodified Open WebUI in a virtual environment of its own, spoken to as its page does."""
 
 import contextlib
+import fcntl
 import http.client
 import json
 import os
@@ -40,18 +41,24 @@ def install(folder: Path, uv: str) -> Path:
     """
     venv = folder / "venv"
     installed = folder / f"installed-{VERSION}"
-    if not installed.exists():
-        shutil.rmtree(venv, ignore_errors=True)
-        folder.mkdir(parents=True, exist_ok=True)
-        overrides = folder / "overrides.txt"
-        overrides.write_text("".join(f"{name} ; sys_platform == 'never'\n" for name in _LEFT_OUT))
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        subprocess.run([uv, "venv", "-q", "-p", version, str(venv)], check=True, timeout=120)
-        options = ["-q", "--python", str(venv / "bin/python"), "--override", str(overrides)]
-        command = [uv, "pip", "install", *options, f"open-webui=={VERSION}"]
-        subprocess.run(command, check=True, timeout=1200)
-        installed.touch()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # somebody else who installs it is bounded, too
+        if not installed.exists():
+            _install(folder, venv, uv)
+            installed.touch()
     return venv
+
+
+def _install(folder: Path, venv: Path, uv: str) -> None:
+    shutil.rmtree(venv, ignore_errors=True)
+    overrides = folder / "overrides.txt"
+    overrides.write_text("".join(f"{name} ; sys_platform == 'never'\n" for name in _LEFT_OUT))
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    subprocess.run([uv, "venv", "-q", "-p", version, str(venv)], check=True, timeout=120)
+    options = ["-q", "--python", str(venv / "bin/python"), "--override", str(overrides)]
+    command = [uv, "pip", "install", *options, f"open-webui=={VERSION}"]
+    subprocess.run(command, check=True, timeout=1200)
 
 
 class OpenWebUI:

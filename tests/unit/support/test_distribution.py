@@ -18,7 +18,7 @@ def item(nodeid: str, *marks: str) -> Any:
 
 def test_the_longest_files_come_first_and_a_files_tests_keep_their_order() -> None:
     collected = [
-        *(item(f"tests/unit/test_pure.py::test_{n}", "pure") for n in range(100)),
+        *(item(f"tests/unit/test_pure.py::test_{n}", "pure", "slow") for n in range(2)),
         item("tests/integration/test_short.py::test_b"),
         item("tests/integration/test_short.py::test_a"),
         *(item(f"tests/integration/test_many.py::test_{n}") for n in range(3)),
@@ -27,11 +27,27 @@ def test_the_longest_files_come_first_and_a_files_tests_keep_their_order() -> No
     order = [each.nodeid for each in longest_first(collected)]
     assert list(dict.fromkeys(map(unit_of, order))) == [
         "tests/chaos/test_points.py",
+        "tests/unit/test_pure.py",
         "tests/integration/test_many.py",
         "tests/integration/test_short.py",
-        "tests/unit/test_pure.py",
     ]
     assert [name[-6:] for name in order if "short" in name] == ["test_b", "test_a"]
+
+
+def test_files_with_tests_of_make_test_come_before_all_others() -> None:
+    collected = [
+        item("tests/chaos/test_points.py::test_one"),
+        item("tests/unit/test_slow.py::test_one", "pure", "slow"),
+        *(item(f"tests/unit/test_pure.py::test_{n}", "pure") for n in range(3)),
+        item("tests/e2e/test_web.py::test_first"),
+        item("tests/e2e/test_web.py::test_second", "smoke"),
+    ]
+    assert list(dict.fromkeys(unit_of(each.nodeid) for each in longest_first(collected))) == [
+        "tests/e2e/test_web.py",
+        "tests/unit/test_pure.py",
+        "tests/chaos/test_points.py",
+        "tests/unit/test_slow.py",
+    ]
 
 
 def test_one_worker_makes_the_deployment_and_files_that_use_it_come_in_the_order_of_the_table() -> None:
