@@ -31,16 +31,34 @@ def sets(url: str) -> list[str]:
     ]
 
 
-@pytest.fixture
-def model() -> Iterator[KeyedModel]:
+@pytest.fixture(scope="module")
+def one_model() -> Iterator[KeyedModel]:
     with KeyedModel(ONE, TWO) as made:
         yield made
 
 
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory, one_model: KeyedModel) -> Iterator[FairleadUp]:
+    home = tmp_path_factory.mktemp("credentials") / "home"
+    with FairleadUp(home, sets=sets(one_model.url)) as made:
+        yield made
+
+
 @pytest.fixture
-def up(tmp_path: Path, model: KeyedModel) -> Iterator[FairleadUp]:
-    with FairleadUp(tmp_path / "home", sets=sets(model.url)) as running:
-        yield running
+def model(one_model: KeyedModel) -> KeyedModel:
+    """It knows nothing of earlier tests."""
+    del one_model.used[:]
+    return one_model
+
+
+@pytest.fixture
+def up(running: FairleadUp, model: KeyedModel) -> FairleadUp:
+    """A Fairlead without credentials, which a test may kill parts of."""
+    running.wait_ready(60)
+    for row in running.api("GET", "/api/credentials")["credentials"]:
+        running.api("DELETE", f"/api/credentials/{row['name']}?for={row['for']}")
+    assert listed(running) == {}
+    return running
 
 
 def put(up: FairleadUp, value: str, name: str = "keyed.main") -> Any:

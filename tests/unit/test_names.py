@@ -105,12 +105,21 @@ def ambiguous(modules: Iterable[tuple[str, ast.Module]]) -> list[str]:
     return problems
 
 
+def _logs(function: ast.expr) -> bool:
+    return (
+        isinstance(function, ast.Attribute)
+        and function.attr in LEVELS
+        and isinstance(function.value, ast.Name)
+        and function.value.id == "log"
+    )
+
+
 def names_of(tree: ast.Module) -> Iterator[str]:
     """Classes and functions of a module, and the events and fields that it logs."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in {f"log.{level}" for level in LEVELS}:
+        if isinstance(node, ast.Call) and _logs(node.func):
             yield from (str(each.value) for each in node.args[:1] if isinstance(each, ast.Constant))
             yield from (keyword.arg for keyword in node.keywords if keyword.arg)
 
