@@ -41,13 +41,20 @@ class Outcome:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-def run(gateway: FakeGateway, *, ask: AskPerson | None = None, **wishes: Any) -> Outcome:
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def run(
+    gateway: FakeGateway, *, ask: AskPerson | None = None, out: io.StringIO | None = None, **wishes: Any
+) -> Outcome:
     chosen: dict[str, Any] = {
         "session": "s1", "agent": None, "model": None, "mode": None, "sandbox": None,
         "format": "text", "timeout_s": 20.0,
         **wishes,
     }  # fmt: skip
-    out, err = io.StringIO(), io.StringIO()
+    out, err = out or io.StringIO(), io.StringIO()
     client = GatewaySessions(GatewayClient(gateway.url, lambda: "token"))
     status = Conversation(client, RunOptions(**chosen), ask=ask, out=out, err=err).run("hello")
     return Outcome(status, out.getvalue(), err.getvalue())
@@ -121,6 +128,13 @@ APPROVAL: Json = {
 def test_words_are_printed_once_as_they_come(gateway: FakeGateway) -> None:
     gateway.streams = [[user(), delta("Hel", 0), delta("lo", 1), said("Hello"), end()]]
     assert run(gateway).out == "Hello\n"
+
+
+def test_words_do_nothing_to_a_terminal_and_reach_a_program_as_they_are(gateway: FakeGateway) -> None:
+    hostile = "look \x1b]52;c;aGk=\x07\u202ehere"
+    gateway.streams = [[user(), delta(hostile, 0), said(hostile), end()]] * 2
+    assert run(gateway, out=Terminal()).out == "look \\x1b]52;c;aGk=\\x07\\x202ehere\n"
+    assert run(gateway).out == f"{hostile}\n"
 
 
 def test_words_of_an_earlier_run_are_left_out(gateway: FakeGateway) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, TextIO
 from fairlead.attachments import attachments
 from fairlead.client import RequestRefusedError, ServerSentEvent, UnreachableError
 from fairlead.plan_text import plan_written_by
-from fairlead.printable import printable
+from fairlead.printable import printable, readable
 from fairlead.questions import is_question
 from fairlead.server_prompts import PromptCall
 from fairlead.session_server import SessionServer
@@ -207,7 +207,7 @@ class Conversation:
         if transcript.mine and self._wishes.format == "stream-json":
             self._line(event.data)
         if self._wishes.format == "text":
-            self._out.write(words)
+            self._out.write(readable(words) if self._out.isatty() else words)
             self._out.flush()
             if transcript.mine:
                 self._note(event)
@@ -340,7 +340,7 @@ class Conversation:
         return status
 
     def _say(self, text: str) -> None:
-        self._err.write(f"{text}\n")
+        self._err.write(f"{readable(text)}\n")
         self._err.flush()
 
     def _line(self, value: object) -> None:

@@ -9,6 +9,7 @@ import click
 from fairlead.durations import duration_s
 from fairlead.options import JSON, ON_APPROVAL, THINKING, URL, Subcommands
 from fairlead.table import shortened, show_table
+from fairlead_common.protocol.custom_entries import DELIVERY
 from fairlead_common.protocol.plans import PLAN_TOOL
 
 LEAF = click.option(
@@ -86,16 +87,18 @@ def show(session: str, everything: bool, as_json: bool, url: str | None) -> None
         return
     from fairlead.approval_text import sandbox_in_words
     from fairlead.plan_text import plan_lines
+    from fairlead.printable import readable
+    from fairlead.waiting_lines import waiting_lines
 
     usage = about.get("usage") or {}
-    click.echo(f"{about['id']}  {about.get('title', '')}".rstrip())
+    click.echo(readable(f"{about['id']}  {about.get('title', '')}".rstrip()))
     click.echo(
         f"{about.get('status')}, agent {about.get('agent')}, model {about.get('model')}, "
         f"mode {about.get('mode')}, {sandbox_in_words(about.get('sandbox'))}, "
         f"{usage.get('input_tokens', 0)} + {usage.get('output_tokens', 0)} tokens{_cost(usage)}"
     )
     if steps := plan_lines(about.get("plan") or []):
-        click.echo("\n".join(["plan:", *steps]))
+        click.echo(readable("\n".join(["plan:", *steps])))
     on_branch = _branch(entries)
     for entry in entries:
         entry_id = entry.get("id")  # none: the record could not be read
@@ -104,7 +107,9 @@ def show(session: str, everything: bool, as_json: bool, url: str | None) -> None
             if everything and lines:
                 click.echo(f"{'' if entry_id in on_branch else '(other branch) '}{entry_id}")
             for line in lines:
-                click.echo(line)
+                click.echo(readable(line))
+    for line in waiting_lines([each for each in entries if each.get("id") in on_branch]):
+        click.echo(readable(line))
 
 
 def _branch(entries: list[dict[str, Any]]) -> set[str]:
@@ -374,6 +379,8 @@ def _told(entry: dict[str, Any]) -> list[str]:
                 return ["  plan:", *(f"    {step}" for step in steps)]
             ended = how_it_ended(outcome)
             return [f"  <- {message['name']} {ended} {shortened(_text(outcome['content']), 100)}".rstrip()]
+        case "custom", _ if entry.get("name") == DELIVERY:
+            return [f"[{entry['data'].get('source', '')}] {entry['data'].get('text', '')}"]
         case "fork", _:
             return [f"[forked from {entry['origin']}]"]
         case "navigate", _ if entry.get("summary"):
