@@ -3,6 +3,7 @@ import { useMay } from "./api/rights";
 import { NewChat } from "./chat/NewChat";
 import { SessionPage } from "./chat/SessionPage";
 import { navigate, useRoute } from "./routes";
+import { watchApprovals } from "./approvals/waiting";
 import { watchSessions } from "./sessions/list";
 import { settingsOf } from "./sessions/settings";
 import { sharingOf } from "./sessions/sharing";
@@ -37,6 +38,7 @@ export function Shell() {
   const [drawer, setDrawer] = useState(false);
   const close = (): void => overlay.set(() => null);
   useEffect(watchSessions, []);
+  useEffect(watchApprovals, []);
   useKeys();
   useTitle(route);
 

@@ -98,5 +98,5 @@ export const SINCE: readonly { label: string; ms: number }[] = [
   { label: "Last 24 hours", ms: 24 * HOUR_MS },
   { label: "Last 7 days", ms: 168 * HOUR_MS },
   { label: "Last 30 days", ms: 720 * HOUR_MS },
-  { label: "All", ms: 0 },
+  { label: "Any time", ms: 0 },
 ];

@@ -1,33 +1,21 @@
-import { useCallback, useEffect, useState } from "react";
-import { api } from "../api/client";
-import { onNews } from "../api/news";
-import { may, me, rightsTo } from "../api/rights";
-import type { Approval } from "../api/types";
+import { useEffect } from "react";
+import { me } from "../api/rights";
 import { PageHead } from "../chat/PageHead";
 import { Link, sessionPath } from "../routes";
 import { useStore } from "../session/store";
 import { sessionList } from "../sessions/list";
 import { nameOf } from "../sessions/names";
 import { plural } from "../ui/format";
-import { complain } from "../ui/toast";
 import { ApprovalCard } from "./ApprovalCard";
 import styles from "./Approvals.module.css";
+import { decidedHere, mayDecide, refreshApprovals, waitingApprovals } from "./waiting";
 
 /** Everything that waits for a person, of all sessions, in one place. */
 export function Approvals({ onMenu }: { onMenu: () => void }) {
-  const [approvals, setApprovals] = useState<readonly Approval[] | null>(null);
+  const approvals = useStore(waitingApprovals, (state) => state);
   const sessions = useStore(sessionList, (list) => list.sessions);
-  const waiting = sessions.reduce((sum, session) => sum + (session.approvals ?? 0), 0);
   const who = useStore(me, (state) => state);
-
-  const load = useCallback(() => {
-    api.approvals().then(setApprovals, (error: unknown) => complain("Could not list the approvals", error));
-  }, []);
-  useEffect(load, [load, waiting]);
-  useEffect(() => onNews("approval", load), [load]);
-
-  const decided = (id: string): void =>
-    setApprovals((before) => before?.filter((approval) => approval.id !== id) ?? null);
+  useEffect(refreshApprovals, []);
   return (
     <>
       <PageHead title="Approvals" onMenu={onMenu}>
@@ -49,13 +37,13 @@ export function Approvals({ onMenu }: { onMenu: () => void }) {
             return (
               <article key={approval.id}>
                 <Link to={sessionPath(approval.session)} className={styles.session}>
-                  {session ? nameOf(session) : approval.session}
+                  {session ? nameOf(session) : `Session ${approval.session}`}
                 </Link>
                 <ApprovalCard
                   approval={approval}
                   active={index === 0}
-                  decides={session ? rightsTo(who, session).approve : may(who, "approve")}
-                  onDecided={() => decided(approval.id)}
+                  decides={mayDecide(who, session)}
+                  onDecided={() => decidedHere(approval.id)}
                 />
               </article>
             );

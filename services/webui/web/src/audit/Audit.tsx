@@ -71,7 +71,17 @@ export function Audit() {
 }
 
 function Entry({ entry }: { entry: ListedAudit }) {
-  const { words, what, who = "", account = "", outcome = "ok", status = 0, session = "", about = {}, fields = [] } = entry;
+  const {
+    words,
+    what,
+    who = "",
+    account = "",
+    outcome = "ok",
+    status = 0,
+    session = "",
+    about = {},
+    fields = [],
+  } = entry;
   const facts = [
     ...Object.entries(about).map(([name, id]) => `${name} ${id}`),
     fields.length > 0 ? `sets ${fields.join(", ")}` : "",

@@ -2,6 +2,7 @@ import { useEffect, useState } from "react";
 import { api } from "../api/client";
 import { isMine, me as login, useMay } from "../api/rights";
 import type { Session } from "../api/types";
+import { waitingApprovals, waitingFor } from "../approvals/waiting";
 import { overlay } from "../keys";
 import { Link, type Route } from "../routes";
 import { useStore } from "../session/store";
@@ -22,7 +23,6 @@ import {
   whose,
   withCalls,
 } from "./list";
-import { waitingFor } from "./waiting";
 import { SessionRow } from "./SessionRow";
 import styles from "./Sidebar.module.css";
 import { useStill } from "./still";
@@ -50,7 +50,8 @@ export function Sidebar({ route, onPick }: { route: Route; onPick: () => void })
   const found = useFound(query, calls, of);
   const now = useNow(true, 30_000);
   const current = route.page === "session" ? route.id : null;
-  const waiting = useStore(sessionList, (state) => waitingFor(me, state.sessions));
+  const approvals = useStore(waitingApprovals, (state) => state);
+  const waiting = useStore(sessionList, (state) => waitingFor(me, approvals, state.sessions));
   const { still, aim } = useStill(found ?? list.sessions, found ? query : "");
 
   return (

@@ -1,15 +1,16 @@
 import { useEffect } from "react";
 import { me } from "../api/rights";
+import { waitingApprovals, waitingFor } from "../approvals/waiting";
 import type { Route } from "../routes";
 import { useStore } from "../session/store";
 import { sessionList } from "./list";
 import { nameOf } from "./names";
-import { waitingFor } from "./waiting";
 
 /** Keeps the title of the browser's tab: how many approvals wait, and where one is. */
 export function useTitle(route: Route): void {
   const who = useStore(me, (state) => state);
-  const waiting = useStore(sessionList, (list) => waitingFor(who, list.sessions));
+  const approvals = useStore(waitingApprovals, (state) => state);
+  const waiting = useStore(sessionList, (list) => waitingFor(who, approvals, list.sessions));
   const name = useStore(sessionList, (list) => {
     if (route.page === "approvals") return "Approvals";
     if (route.page === "schedules") return "Schedules";
