@@ -135,6 +135,29 @@ def test_a_disabled_scheduler_is_told_after_adding(server: Server) -> None:
     assert "cron resume" in run("add", "--every", "1h", "--system-event", "x").output
 
 
+def test_a_job_that_is_not_due_is_told_with_the_option_of_this_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reason = "it is not due; mode `force` runs it at once"
+    monkeypatch.setattr(commands, "_call", lambda *_, **__: {"fired": False, "reason": reason})
+    done = run("run", "j1")
+    assert str(done.exception) == "not fired: it is not due; `--force` runs it at once"
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_disabled_job_is_shown_without_times_at_which_it_does_not_fire(
+    enabled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = {
+        "job": {"id": "j1", "enabled": enabled, "schedule": {"kind": "every", "everyMs": 600_000}},
+        "preview": {"words": "every 10 minutes", "local": ["2026-01-01T00:00"], "warnings": []},
+    }
+    monkeypatch.setattr(commands, "_call", lambda *_, **__: answer)
+    shown = run("enable" if enabled else "disable", "j1").output
+    assert "every 10 minutes" in shown
+    assert ("next: 2026-01-01T00:00" in shown) == enabled
+
+
 def test_nothing_to_change_is_refused(server: Server) -> None:
     assert "nothing to change" in str(run("edit", "j1").exception)
 

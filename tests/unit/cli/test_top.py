@@ -58,6 +58,26 @@ def test_one_view_has_all_that_matters(
     assert "\x1b" not in shown
 
 
+def test_long_ids_keep_the_columns_aligned_and_large_disks_are_in_gib(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    busy = [{"id": "x" * length, "status": "running", "updated_at": 0, "title": "T"} for length in (3, 40)]
+    approvals = [{"session": each["id"], "tool": "bash", "requested_at": 0} for each in busy]
+    status = {**ANSWERS["/api/status"], "store": {"state": "open", "free_bytes": 58 << 30}}
+    for path, answer in (
+        ("/api/sessions", {"sessions": busy}),
+        ("/api/approvals", {"approvals": approvals}),
+        ("/api/status", status),
+    ):
+        monkeypatch.setitem(ANSWERS, path, answer)
+    monkeypatch.setattr(access, "open_client", lambda url: _Client())
+    top.main(["--once"], standalone_mode=False)
+    shown = capsys.readouterr().out.splitlines()
+    assert len({line.index("running") for line in shown if "running" in line}) == 1
+    assert len({line.index("bash") for line in shown if "bash" in line}) == 1
+    assert any("58.0 GiB free" in line for line in shown)
+
+
 def test_views_follow_until_ctrl_c(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -144,7 +144,8 @@ def run_job(job: str, force: bool, as_json: bool, url: str | None) -> None:
     elif answer["fired"]:
         click.echo(f"fired: {answer.get('id')}", err=True)
     if not answer["fired"]:
-        raise CommandError(f"not fired: {answer.get('reason')}", FAILED)
+        reason = str(answer.get("reason")).replace("mode `force`", "`--force`")  # as this command calls it
+        raise CommandError(f"not fired: {reason}", FAILED)
 
 
 @cron.command()
@@ -203,8 +204,12 @@ def _tell(answer: dict[str, Any], *, as_json: bool) -> None:
         return
     from fairlead.cron_text import JOB_HEAD, job_cells, preview_lines
 
-    lines = preview_lines(answer.get("preview") or {})
-    if job := answer.get("job"):
+    job = answer.get("job")
+    preview = answer.get("preview") or {}
+    if preview and job and not job.get("enabled", True):
+        preview = {**preview, "local": []}  # it would fire then, and does not
+    lines = preview_lines(preview)
+    if job:
         lines = table_lines(JOB_HEAD, [TableRow(job_cells(job), lines)])
     for line in lines:
         click.echo(line)

@@ -73,12 +73,13 @@ def lines(found: dict[str, Any], now_s: float) -> list[str]:
         f"{usage['replies']} replies, {usage['input_tokens']} tokens in, {usage['output_tokens']} out",
     ]
     if store:
-        view.append(f"store  {store['state']}, {store['free_bytes'] >> 20} MiB free")
+        view.append(f"store  {store['state']}, {_free(store['free_bytes'])} free")
     view += ["", *_runs(runs), "", *_models(runs), "", *_sessions(found["sessions"], now_s)]
     view += ["", f"approvals waiting: {len(approvals)}"]
+    width = max((len(str(each.get("session", ""))) for each in approvals[:_ROWS]), default=0)
     for each in approvals[:_ROWS]:
         age = _age(now_s - each.get("requested_at", 0) / 1000)
-        view.append(f"  {age:>8}  {each.get('session', '')}  {printable(str(each.get('tool', '')))}")
+        view.append(f"  {age:>8}  {each.get('session', ''):{width}}  {printable(str(each.get('tool', '')))}")
     view += ["", "executors"]
     for row in status["executors"]:
         state = "draining" if row.get("draining") else ""
@@ -113,12 +114,17 @@ def _models(runs: list[dict[str, Any]]) -> list[str]:
 def _sessions(sessions: list[dict[str, Any]], now_s: float) -> list[str]:
     busy = [each for each in sessions if each.get("status") not in ("idle", None)]
     view = [f"sessions at work or waiting: {len(busy)}"]
+    width = max((len(each["id"]) for each in busy[:_ROWS]), default=0)
     for each in busy[:_ROWS]:
         age = _age(now_s - each.get("updated_at", 0) / 1000)
         title = printable(str(each.get("title") or each.get("preview") or ""))[:50]
-        row = f"  {each['id']:26}  {each['status']:16}  {age:>8}  {each.get('agent', ''):8}  {title}"
+        row = f"  {each['id']:{width}}  {each['status']:16}  {age:>8}  {each.get('agent', ''):8}  {title}"
         view.append(row.rstrip())
     return view
+
+
+def _free(count: int) -> str:
+    return f"{count / (1 << 30):.1f} GiB" if count >= 10 << 30 else f"{count >> 20} MiB"
 
 
 def _age(seconds: float) -> str:
