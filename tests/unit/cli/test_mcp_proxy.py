@@ -108,6 +108,9 @@ def test_what_the_gateway_refuses_is_an_error_of_the_request() -> None:
     "message",
     [
         b"nonsense",
+        b"[" * 100_000 + b"]" * 100_000,
+        b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":' + b"[" * 970 + b"]" * 970 + b"}}",
+        b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":"' + b"x" * (9 << 20) + b'"}}',
         [1, 2],
         {"jsonrpc": "2.0", "id": [1], "method": "ping"},
         {"jsonrpc": "2.0", "id": None, "method": "ping"},

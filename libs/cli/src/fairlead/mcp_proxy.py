@@ -58,16 +58,25 @@ class McpProxy:
         """Pass messages on until the client closes its end."""
         while line := self._lines.readline(MAX_LINE_BYTES + 1):
             if len(line) > MAX_LINE_BYTES:
-                raise CommandError(f"a message must have at most {MAX_LINE_BYTES} bytes")
-            if line.strip():
+                self._skip(line)
+            elif line.strip():
                 self._take(line)
         until = time.monotonic() + LAST_ANSWERS_S
         for thread in list(self._threads):
             thread.join(max(0.0, until - time.monotonic()))
 
+    def _skip(self, line: bytes) -> None:
+        """Refuse a message that is too long, and pass over the rest of it. Its id is not known."""
+        while line and not line.endswith(b"\n"):
+            line = self._lines.readline(MAX_LINE_BYTES)
+        self._write(_error(None, _INVALID, f"a message must have at most {MAX_LINE_BYTES} bytes"))
+
     def _take(self, line: bytes) -> None:
         try:
             message = json.loads(line)
+        except RecursionError:
+            self._write(_error(None, -32700, "a message must not be nested so deeply"))
+            return
         except ValueError:
             self._write(_error(None, -32700, "a line must be one JSON value"))
             return
@@ -104,6 +113,8 @@ class McpProxy:
         except CommandError as error:
             if not unwanted.is_set():
                 self._write(_error(request, _FAILED, str(error)))
+        except RecursionError:  # what could be read cannot always be written
+            self._write(_error(request, _INVALID, "a message must not be nested so deeply"))
         finally:
             self._open.pop(request, None)
             self._slots.release()

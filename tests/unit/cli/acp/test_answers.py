@@ -251,9 +251,11 @@ async def test_requests_bring_their_ids() -> None:
 
 async def test_what_cannot_be_read_is_answered_with_an_error_and_the_next_is_read() -> None:
     after = b'{"jsonrpc":"2.0","method":"x"}\n'
-    read, pipe, _ = wire(b"nonsense\n", b"[1]\n", b'{"a":"' + b"x" * 9000 + b'"}\n', after, limit=4096)
+    deep = b"[" * 2000 + b"]" * 2000 + b"\n"
+    long = b'{"a":"' + b"x" * 9000 + b'"}\n'
+    read, pipe, _ = wire(b"nonsense\n", b"[1]\n", deep, long, after, limit=4096)
     assert await read.receive() == {"jsonrpc": "2.0", "method": "x"}
-    assert [(line["id"], line["error"]["code"]) for line in pipe.lines] == [(None, -32700)] * 3
+    assert [(line["id"], line["error"]["code"]) for line in pipe.lines] == [(None, -32700)] * 4
 
 
 async def test_requests_that_are_taken_back_are_told_by_their_ids() -> None:

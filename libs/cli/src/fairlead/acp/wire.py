@@ -56,7 +56,7 @@ class MessagePipe:
         """The message in a line; None if it is none, or was acted on here."""
         try:
             message = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             await self._refuse(f"no JSON: {error}")
             return None
         if not isinstance(message, dict):
