@@ -31,7 +31,7 @@ SECONDS: Final = {
     "tests/deploy/test_cluster.py": 180,
     "tests/deploy/test_cluster_disk.py": 180,
     "tests/integration/test_docker_sandbox.py": 150,
-    "tests/integration/test_up_credentials.py": 130,
+    "tests/integration/test_up_credentials.py": 70,
     "tests/unit/in_memory/agent/hooks/test_takeovers.py": 120,
     "tests/integration/test_exec.py": 115,
     "tests/integration/test_mcp_tools.py": 128,
