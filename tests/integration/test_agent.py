@@ -86,6 +86,23 @@ async def test_reply_into_fairleads_own_subjects_is_not_sent(
     assert await w.bus.last(s.SESSIONS, target) is None
 
 
+@pytest.mark.parametrize(
+    "subject",
+    ["_INBOX.alerts." + "x" * 60_000, "_INBOX.alerts.a b", "_INBOX.alerts.", "_INBOX..a", ".a", "a\x0bb"],
+    ids=["long", "space", "dot at the end", "two dots", "dot at the beginning", "control character"],
+)
+async def test_an_answer_that_no_server_would_deliver_is_not_sent_and_the_run_ends(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, subject: str
+) -> None:
+    """At a subject that is too long the server closes the connection of the whole service, repeatedly."""
+    body = msgspec.json.encode({"text": "op=P1", "reply_to": subject})
+    async with agent_service(nats_server, monkeypatch):
+        await w.bus.emit("fairlead.prompt.main", body)
+        await w.run_end("main")
+        await w.bus.emit("fairlead.prompt.second", b"op=P1")
+        await w.run_end("second")
+
+
 @pytest.mark.smoke
 async def test_steer_while_a_tool_runs_skips_the_rest_and_all_steers_go_in_together(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch

@@ -1,5 +1,6 @@
 """What the bus does where several servers may answer: streams made again, and streams that lose their end."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from fairlead_common.bus import Bus, WrongSequenceError, retry
 from fairlead_common.bus.settings import BusSettings
-from fairlead_common.errors import BusUnavailableError
+from fairlead_common.errors import BusUnavailableError, InvalidInputError, NotFoundError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.streams import STREAMS
@@ -90,3 +91,25 @@ async def test_refusal_that_nothing_on_the_log_bears_out_is_asked_again(
             await in_cluster.append(s.SESSIONS, log, b"3", record_id="c", expected=second)
     finally:
         await in_cluster.close()
+
+
+async def test_a_subject_that_is_too_long_for_the_server_does_not_end_the_connection(bus: Bus) -> None:
+    """The server closes a connection at a longer line than 4096 bytes, and the library does not come back."""
+    await bus.emit("a." + "x" * 5000, b"")
+    with pytest.raises(InvalidInputError, match="at most 4000 bytes"):
+        await bus.request("a." + "x" * 3990, b"", timeout_s=1.0)
+    with pytest.raises(NotFoundError):  # nobody listens; the server took it
+        await bus.request("a." + "x" * 3800, b"", timeout_s=5.0)
+    await bus.round_trip(timeout_s=5.0)
+
+
+async def test_the_end_of_a_connection_is_noticed_although_the_library_does_not_tell(
+    nats_server: NatsServer,
+) -> None:
+    bus = await Bus.connect(BusSettings(url=nats_server.url), name="test")
+    ending = asyncio.create_task(bus.ended())
+    await asyncio.sleep(0)
+    assert not ending.done()
+    await bus.client._close(bus.client.CLOSED, False)  # type: ignore[attr-defined]
+    assert not bus.closed.is_set()
+    await asyncio.wait_for(ending, 5)

@@ -202,7 +202,9 @@ class GatewayClient:
             headers["Last-Event-ID"] = last_id
         connection = self._connect(SILENCE_S)
         try:
-            path = f"{self._parts.path.rstrip('/')}/api/sessions/{quote(session)}/events?after={after}"
+            path = (
+                f"{self._parts.path.rstrip('/')}/api/sessions/{quote(session, safe='')}/events?after={after}"
+            )
             connection.request("GET", path, headers=headers)
             response = connection.getresponse()
             if response.status in _AWAY:

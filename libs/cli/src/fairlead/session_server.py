@@ -74,40 +74,40 @@ class GatewaySessions:
 
     def summary(self, session: str) -> Json:
         """See `SessionServer`."""
-        found: Json = self._client.patiently("GET", f"/api/sessions/{quote(session)}")
+        found: Json = self._client.patiently("GET", f"/api/sessions/{quote(session, safe='')}")
         return found
 
     def change(self, session: str, fields: Json) -> None:
         """See `SessionServer`."""
-        self._client.patiently("PATCH", f"/api/sessions/{quote(session)}", fields)
+        self._client.patiently("PATCH", f"/api/sessions/{quote(session, safe='')}", fields)
 
     def prompt(self, session: str, fields: Json) -> int:
         """See `SessionServer`."""
         is_of_server = "server" in fields
-        path = f"/api/sessions/{quote(session)}/{'server-prompt' if is_of_server else 'prompt'}"
+        path = f"/api/sessions/{quote(session, safe='')}/{'server-prompt' if is_of_server else 'prompt'}"
         timeout_s = _MCP_SERVER_S if is_of_server else REQUEST_TIMEOUT_S
         stored = self._client.patiently("POST", path, fields, key=fields["key"], timeout_s=timeout_s)
         return int(stored["seq"])
 
     def discard(self, session: str) -> None:
         """See `SessionServer`."""
-        self._client.request("DELETE", f"/api/sessions/{quote(session)}")
+        self._client.request("DELETE", f"/api/sessions/{quote(session, safe='')}")
 
     def abort(self, session: str, reason: str, *, patience_s: float) -> None:
         """See `SessionServer`."""
-        path = f"/api/sessions/{quote(session)}/abort"
+        path = f"/api/sessions/{quote(session, safe='')}/abort"
         self._client.patiently("POST", path, {"reason": reason}, patience_s=patience_s)
 
     def approvals(self, session: str) -> list[Json]:
         """See `SessionServer`."""
-        found: list[Json] = self._client.patiently("GET", f"/api/approvals?session={quote(session)}")[
-            "approvals"
-        ]
+        found: list[Json] = self._client.patiently(
+            "GET", f"/api/approvals?session={quote(session, safe='')}"
+        )["approvals"]
         return found
 
     def decide(self, session: str, approval: str, fields: Json) -> None:  # noqa: ARG002
         """See `SessionServer`."""
-        self._client.patiently("POST", f"/api/approvals/{quote(approval)}", fields)
+        self._client.patiently("POST", f"/api/approvals/{quote(approval, safe='')}", fields)
 
     def follow(self, session: str, *, after: int, done: threading.Event) -> Iterator[ServerSentEvent]:
         """See `SessionServer`."""

@@ -78,7 +78,7 @@ class Registrar:
             self._asked.put_nowait(delivery)
 
     async def _lost(self) -> None:
-        await self._bus.closed.wait()
+        await self._bus.ended()
         raise BusUnavailableError(self._bus.refusal or "the connection to the listener closed for good")
 
     async def _answer_all(self) -> None:

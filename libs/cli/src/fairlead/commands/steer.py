@@ -18,7 +18,9 @@ def steer(session: str, text: tuple[str, ...], url: str | None) -> None:
 
     key = new_id()
     body = {"text": " ".join(text), "key": key}
-    open_client(url).patiently("POST", f"/api/sessions/{quote(session)}/steer", body, key=key, patience_s=3.0)
+    open_client(url).patiently(
+        "POST", f"/api/sessions/{quote(session, safe='')}/steer", body, key=key, patience_s=3.0
+    )
     click.echo("stored", err=True)
 
 
@@ -33,5 +35,5 @@ def abort(session: str, reason: str, url: str | None) -> None:
     from fairlead.access import open_client
 
     body = {"reason": reason} if reason else {}
-    open_client(url).patiently("POST", f"/api/sessions/{quote(session)}/abort", body, patience_s=3.0)
+    open_client(url).patiently("POST", f"/api/sessions/{quote(session, safe='')}/abort", body, patience_s=3.0)
     click.echo("stored", err=True)

@@ -6,6 +6,7 @@ dropped message is told to those who follow a stream, and a request may have man
 """
 
 import asyncio
+import contextlib
 import re
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, Protocol, Self
@@ -21,6 +22,7 @@ from fairlead_common.bus.settings import RECONNECT_PAUSE_S, BusSettings, client_
 from fairlead_common.errors import (
     AccessRefusedError,
     BusUnavailableError,
+    InvalidInputError,
     StreamFullError,
 )
 from fairlead_common.received import Delivery, Headers
@@ -31,6 +33,8 @@ REQUEST_TIMEOUT_S: Final = 5.0
 CLUSTER_TIMEOUT_S: Final = 2.0  # where another server may answer
 REFUSED_PAUSE_S: Final = 1.0
 REFUSED_PATIENCE_S: Final = 3.0  # how long a server may refuse the user before that is believed
+LOOK_EVERY_S: Final = 1.0  # whether the connection has ended
+MAX_SUBJECTS_BYTES: Final = 4000  # of one message; servers take lines of 4096 bytes
 _REFUSALS: Final = ("authorization violation", "authorization failed", "user authentication")
 _FORBIDDEN: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 
@@ -164,6 +168,12 @@ class Connection:
         for callback in list(self._on_reconnect):
             callback()
 
+    async def ended(self) -> None:
+        """Until the connection has ended for good. The library does not always tell, so it is looked at."""
+        while not (self.closed.is_set() or self._nc.is_closed):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.closed.wait(), LOOK_EVERY_S)
+
     async def close(self) -> None:
         """Flush what is buffered and close, within about two seconds."""
         if self._nc.is_closed:
@@ -220,6 +230,9 @@ class Connection:
 
     async def emit(self, subject: str, data: bytes, headers: Headers | None = None, reply: str = "") -> None:
         """Send without acknowledgement: only for what may be lost (progress, hints, acks)."""
+        if problem := _too_long(subject, reply):
+            log.warning("emit_failed", subject=subject[:100], error=problem)
+            return
         try:
             await self._nc.publish(subject, data, reply=reply, headers=headers)
         except nats.errors.Error as error:  # not connected and the buffer is full, or closed
@@ -286,7 +299,10 @@ class Connection:
             BusUnavailableError: there is no connection right now; nothing is sent later either.
             ForbiddenError: this user may not hear answers.
             StreamFullError: it is larger than one message may be.
+            InvalidInputError: the subject is longer than a server takes.
         """
+        if problem := _too_long(subject, reply):
+            raise InvalidInputError("subject", problem)
         if not self._nc.is_connected:
             # What is published now would wait in a buffer and be sent when no one expects it.
             raise BusUnavailableError(f"not connected to {self.settings.url}")
@@ -299,6 +315,16 @@ class Connection:
             ) from error
         except nats.errors.Error as error:
             raise BusUnavailableError(f"{subject}: {error}") from error
+
+
+def _too_long(subject: str, reply: str) -> str:
+    """Why a server would not take it; empty if it does. At such a line it closes the connection for good."""
+    size = len(subject.encode()) + len(reply.encode())
+    return (
+        f"at most {MAX_SUBJECTS_BYTES} bytes with the reply subject, got {size}"
+        if size > MAX_SUBJECTS_BYTES
+        else ""
+    )
 
 
 def _is_refusal(error: Exception | None) -> bool:

@@ -227,7 +227,7 @@ async def _run_parts(
     name: str, instance: str, parts: list[ServicePart], bus: Bus, stop: asyncio.Event
 ) -> None:
     async def lost_bus() -> None:
-        await bus.closed.wait()
+        await bus.ended()
         if bus.refusal:
             raise AccessRefusedError(bus.refusal)
         raise BusUnavailableError("the connection to NATS closed for good")
