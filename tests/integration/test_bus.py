@@ -110,6 +110,6 @@ async def test_the_end_of_a_connection_is_noticed_although_the_library_does_not_
     ending = asyncio.create_task(bus.ended())
     await asyncio.sleep(0)
     assert not ending.done()
-    await bus.client._close(bus.client.CLOSED, False)  # type: ignore[attr-defined]
+    await bus.client._close(bus.client.CLOSED, False)
     assert not bus.closed.is_set()
     await asyncio.wait_for(ending, 5)
