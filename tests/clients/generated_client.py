@@ -9,14 +9,13 @@ import sys
 import time
 
 from fairlead_api import AuthenticatedClient
-from fairlead_api.api.default import (
-    get_api_approvals,
-    get_api_sessions_session,
-    get_api_sessions_session_entries,
-    get_api_sessions_session_events,
-    post_api_approvals_approval,
-    post_api_sessions,
-    post_api_sessions_session_prompt,
+from fairlead_api.api.approvals import approvals_decide, approvals_list
+from fairlead_api.api.sessions import (
+    sessions_create,
+    sessions_entries,
+    sessions_events,
+    sessions_get,
+    sessions_prompt,
 )
 from fairlead_api.models import (
     AgentEnd,
@@ -41,7 +40,7 @@ PATIENCE_S = 30.0
 
 def created(client: AuthenticatedClient) -> str:
     """A new session."""
-    session = post_api_sessions.sync(client=client, body=NewSession(agent="careful"))
+    session = sessions_create.sync(client=client, body=NewSession(agent="careful"))
     assert isinstance(session, Session)
     return str(session.id)
 
@@ -49,8 +48,8 @@ def created(client: AuthenticatedClient) -> str:
 def asked(client: AuthenticatedClient, session: str) -> PromptStored:
     """A prompt that is sent twice under one key."""
     words = PromptWords(text='op=GENPY steps=1 run="echo typed" answer="all done"', key="typed-1")
-    first = post_api_sessions_session_prompt.sync(session, client=client, body=words)
-    again = post_api_sessions_session_prompt.sync(session, client=client, body=words)
+    first = sessions_prompt.sync(session, client=client, body=words)
+    again = sessions_prompt.sync(session, client=client, body=words)
     assert isinstance(first, PromptStored)
     assert again == first
     return first
@@ -60,12 +59,12 @@ def approved(client: AuthenticatedClient, session: str) -> str:
     """The name of the tool whose call waited for a decision."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        waiting = get_api_approvals.sync(client=client, session=session)
+        waiting = approvals_list.sync(client=client, session=session)
         assert isinstance(waiting, ApprovalList)
         for approval in waiting.approvals:
             assert not isinstance(approval.shown_hash, Unset)
             body = DecisionBody(decision="once", shown_hash=approval.shown_hash)
-            decided = post_api_approvals_approval.sync_detailed(approval.id, client=client, body=body)
+            decided = approvals_decide.sync_detailed(approval.id, client=client, body=body)
             assert decided.status_code == 202, decided.content
             return str(approval.tool)
         time.sleep(0.02)
@@ -76,7 +75,7 @@ def ended(client: AuthenticatedClient, session: str) -> None:
     """Return once the session rests."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        about = get_api_sessions_session.sync(session, client=client)
+        about = sessions_get.sync(session, client=client)
         assert isinstance(about, Session)
         if about.status == "idle":
             return
@@ -86,7 +85,7 @@ def ended(client: AuthenticatedClient, session: str) -> None:
 
 def entries(client: AuthenticatedClient, session: str) -> list[str]:
     """What was said and done, told by the types of the entries."""
-    page = get_api_sessions_session_entries.sync(session, client=client)
+    page = sessions_entries.sync(session, client=client)
     assert isinstance(page, EntryPage)
     found: list[str] = []
     for entry in page.entries:
@@ -106,7 +105,7 @@ def entries(client: AuthenticatedClient, session: str) -> list[str]:
 
 def events(client: AuthenticatedClient, session: str) -> list[str]:
     """The events of the stream from its beginning, as far as the log goes."""
-    request = get_api_sessions_session_events._get_kwargs(session)
+    request = sessions_events._get_kwargs(session)
     found: list[str] = []
     with client.get_httpx_client().stream(**request) as answer:
         for line in answer.iter_lines():
@@ -127,8 +126,8 @@ def events(client: AuthenticatedClient, session: str) -> list[str]:
 
 def refused(client: AuthenticatedClient) -> list[list[object]]:
     """Errors, with their status."""
-    missing = get_api_sessions_session.sync_detailed("nonesuch", client=client)
-    wrong = post_api_sessions.sync_detailed(client=client, body=NewSession(title="x" * 501))
+    missing = sessions_get.sync_detailed("nonesuch", client=client)
+    wrong = sessions_create.sync_detailed(client=client, body=NewSession(title="x" * 501))
     found: list[list[object]] = []
     for answer in (missing, wrong):
         assert isinstance(answer.parsed, Error)

@@ -13,6 +13,7 @@ from fairlead_gateway.openai_api.documented import DOCUMENTED
 from fairlead_gateway.openai_api.responses_api.stream_events import ResponseStreamEvent
 from fairlead_gateway.openai_api.stream_chunks import ChatStreamEvent
 from fairlead_gateway.operation import ID_PATTERN, Operation
+from fairlead_gateway.operation_names import groups_of, names_of
 from fairlead_gateway.responses import PASSED_ON, Error, NewsEvent, OpenAIError
 from fairlead_gateway.routes import OPERATIONS
 
@@ -65,8 +66,13 @@ def openapi_document(agents: Sequence[str] = ()) -> dict[str, Any]:
     """
     shapes, schemas = _schemas()
     paths: dict[str, Any] = {}
+    names = names_of(OPERATIONS)
+    groups = groups_of(names.values())
     for operation in filter(lambda each: each.documented, OPERATIONS):
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, shapes)
+        name = names[operation.method, operation.path]
+        called = {"operationId": name.replace(".", "_").replace("-", "_"), "tags": [groups[name]]}
+        described = {**_operation(operation, shapes), **called}
+        paths.setdefault(operation.path, {})[operation.method.lower()] = described
     if agents:
         schemas["NewSession"]["properties"]["agent"]["anyOf"] = [{"enum": agents}, {"type": "null"}]
     schemas["Upload"]["properties"]["data"]["pattern"] = _BASE64
@@ -154,7 +160,6 @@ def _operation(operation: Operation, shapes: dict[Any, Schema]) -> dict[str, Any
     described = {p.name for p in operation.parameters if p.place == "path"}
     found: dict[str, Any] = {
         "summary": operation.text,
-        "operationId": _name(operation),
         "parameters": [
             *(
                 {
@@ -218,8 +223,3 @@ def _responses(operation: Operation, shapes: dict[Any, Schema]) -> dict[str, Any
 def _stream_of(event: Schema) -> dict[str, Any]:
     # OpenAPI 3.1 has no word for the items of a stream.
     return {_EVENTS: {"schema": {"type": "string"}, "x-event-data": event}}
-
-
-def _name(operation: Operation) -> str:
-    words = re.sub(r"[^a-z0-9]+", "_", operation.path.lower()).strip("_")
-    return f"{operation.method.lower()}_{words}"

@@ -14,22 +14,12 @@ from starlette.types import ASGIApp, Message
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.operation import Operation
+from fairlead_gateway.operation_names import names_of
 from fairlead_gateway.responses import Error
 from fairlead_gateway.websocket.frames import AnswerFrame, RequestFrame, encode
 
 _API: Final = "/api/"
 _OF_HTTP: Final = frozenset({"/api/login", "/api/logout"})  # about cookies
-_VERBS: Final = {"GET": "get", "PUT": "put", "PATCH": "update", "DELETE": "delete", "POST": "call"}
-_NAMED: Final = {
-    ("POST", "/api/approvals/{approval}"): "approvals.decide",
-    ("GET", "/api/cron/jobs"): "cron.list",  # these are named as the scheduler's requests over NATS
-    ("POST", "/api/cron/jobs"): "cron.add",
-    ("GET", "/api/cron/jobs/{job}"): "cron.get",
-    ("PATCH", "/api/cron/jobs/{job}"): "cron.update",
-    ("DELETE", "/api/cron/jobs/{job}"): "cron.remove",
-    ("POST", "/api/cron/jobs/{job}/run"): "cron.run",
-    ("GET", "/api/cron/jobs/{job}/runs"): "cron.runs",
-}
 
 
 class Caller(NamedTuple):
@@ -42,8 +32,8 @@ class Caller(NamedTuple):
 
 def method_names(operations: tuple[Operation, ...]) -> dict[str, Operation]:
     """The operations that are methods, by name."""
-    paths = {(each.method, each.path) for each in operations}
-    return {_name(each, paths): each for each in operations if _is_method(each)}
+    names = names_of(operations)
+    return {names[each.method, each.path]: each for each in operations if _is_method(each)}
 
 
 def _is_method(operation: Operation) -> bool:
@@ -54,22 +44,6 @@ def _is_method(operation: Operation) -> bool:
         and operation.kind == "application/json"
         and operation.path not in _OF_HTTP
     )
-
-
-def _name(operation: Operation, paths: set[tuple[str, str]]) -> str:
-    """`sessions.list`, `sessions.prompt`: the words of the path, and a verb where they are not enough."""
-    method, path = operation.method, operation.path
-    if (method, path) in _NAMED:
-        return _NAMED[method, path]
-    parts = path.removeprefix(_API).split("/")
-    words = ".".join(part for part in parts if not part.startswith("{"))
-    if parts[-1].startswith("{") or method not in ("GET", "POST"):
-        return f"{words}.{_VERBS[method]}"
-    both = ("GET", path) in paths and ("POST", path) in paths
-    if method == "POST":
-        return f"{words}.create" if both else words
-    listed = both or any(other.startswith(f"{path}/{{") for _, other in paths)
-    return f"{words}.list" if listed else words
 
 
 class Methods:
