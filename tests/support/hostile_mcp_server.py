@@ -27,6 +27,8 @@ for line in sys.stdin:
     elif method == "tools/list":
         asked += 1
         print("tools/list", file=sys.stderr, flush=True)
+        if mode == "long":
+            say(method="notifications/message", params={"level": "info", "data": "x" * (80 << 20)})
         if mode == "many":
             say(id=number, result={"tools": [{"name": f"t{n}", "inputSchema": plain} for n in range(5000)]})
         elif mode == "loop":

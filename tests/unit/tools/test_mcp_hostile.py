@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
 
 from fairlead_common.config import McpServer
@@ -47,6 +48,12 @@ async def test_listing_without_end_is_cut_and_that_is_told(
     assert answer.left_out == {"(the rest)": says}
     if mode == "loop":
         assert answer.stderr.count("tools/list") == 2
+
+
+async def test_line_without_end_is_passed_over_at_once(program: Path) -> None:
+    server = msgspec.structs.replace(server_of(program, "long"), start_timeout_s=20.0)  # SDK: a minute
+    answer = await preview(PreviewQuestion(name="x", server=server))
+    assert (answer.state, [tool.own for tool in answer.tools]) == ("ok", ["ok"])
 
 
 async def test_server_that_ends_is_told_in_words(program: Path) -> None:

@@ -18,7 +18,7 @@ import httpx2
 import mcp_types
 import pydantic
 from mcp import MCPError
-from mcp.client import Client
+from mcp.client import Client, stdio
 from mcp.client.session import ClientRequestContext
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -33,6 +33,7 @@ from fairlead_tools.mcp_servers.catalogue import Listed
 from fairlead_tools.mcp_servers.elicitation import asking, opened
 from fairlead_tools.mcp_servers.oauth import stored_login as stored_login
 from fairlead_tools.mcp_servers.prompts import prompts_if_any
+from fairlead_tools.mcp_servers.received_lines import ReceivedLines
 from fairlead_tools.mcp_servers.received_messages import as_heard, is_of_server, listed_tool, shown_name
 from fairlead_tools.mcp_servers.reporting_transport import LOST, NOT_STARTED, ReportingTransport
 from fairlead_tools.mcp_servers.resources import tools_for_resources, use
@@ -49,6 +50,7 @@ _REST: Final = "(the rest)"  # in the place of the name of a tool
 _TASK_ONLY: Final = "it runs only as a task, which Fairlead does not support"
 _FIRST_VERSION: Final = "2025-11-25"
 
+stdio.TextReceiveStream = ReceivedLines  # type: ignore[attr-defined, assignment]
 logging.getLogger("mcp").setLevel(logging.CRITICAL)  # it writes what servers say into the log
 
 NO_LOG: Final = Path(os.devnull)  # of a server that is no command

@@ -1,0 +1,55 @@
+"""What a command writes to its standard output, by whole lines of a bounded length."""
+
+import codecs
+from typing import Final
+
+import anyio
+from anyio.abc import ByteReceiveStream
+
+MAX_LINE_CHARS: Final = 32 << 20
+
+
+class ReceivedLines:
+    """Stands in the place of anyio's `TextReceiveStream` in the SDK, which reads a command's output with it.
+
+    For each piece of a line the SDK joins and searches all of it again, so that a line of 40 MB takes it ten
+    seconds, and one without end takes all memory. Here it gets a line when that is whole. A line that is too
+    long is passed over: what it was an answer to is late.
+    """
+
+    def __init__(self, stream: ByteReceiveStream, encoding: str = "utf-8", errors: str = "strict") -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder(encoding)(errors)
+        self._waiting: list[str] = []
+        self._chars = 0
+        self._is_too_long = False
+
+    def __aiter__(self) -> "ReceivedLines":
+        return self
+
+    async def __anext__(self) -> str:
+        """One line or several, whole.
+
+        Raises:
+            StopAsyncIteration: the output has ended.
+        """
+        while True:
+            try:
+                piece = self._decoder.decode(await self._stream.receive())
+            except anyio.EndOfStream:
+                raise StopAsyncIteration from None
+            if self._is_too_long:
+                _, newline, piece = piece.partition("\n")
+                self._is_too_long = not newline
+                if not newline:
+                    continue
+            whole, newline, rest = piece.rpartition("\n")
+            lines = "".join([*self._waiting, whole, newline]) if newline else ""
+            if newline:
+                self._waiting, self._chars = [], 0
+            self._waiting.append(rest)
+            self._chars += len(rest)
+            if self._chars > MAX_LINE_CHARS:
+                self._waiting, self._chars, self._is_too_long = [], 0, True
+            if lines:
+                return lines
