@@ -37,6 +37,7 @@ from fairlead_common.session_log.state import SessionState
 from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import read_log
+from tests.support.waiting import until
 
 
 @pytest.mark.smoke
@@ -101,6 +102,23 @@ async def test_an_answer_that_no_server_would_deliver_is_not_sent_and_the_run_en
         await w.run_end("main")
         await w.bus.emit("fairlead.prompt.second", b"op=P1")
         await w.run_end("second")
+
+
+@pytest.mark.parametrize("key", ["*", ">"])
+async def test_a_key_that_is_a_wildcard_brings_nobody_elses_answer(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """The server takes it literally, and whoever looks for its first mail gets the first of all keys."""
+    answers: list[dict[str, object]] = []
+    await w.bus.subscribe("my.answers", lambda d: answers.append(msgspec.json.decode(d.data)))
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "op=P1")
+        await w.run_end("a")
+        body = msgspec.json.encode({"text": "op=P2", "reply_to": "my.answers"})
+        await w.bus.emit(f"fairlead.session.a.in.prompt.{key}", body)
+        await until(lambda: answers, "an answer")
+    assert [(answer["outcome"], answer["text"]) for answer in answers] == [("dropped", "")]
+    assert "wildcard" in str(answers[0]["error"])
 
 
 @pytest.mark.smoke

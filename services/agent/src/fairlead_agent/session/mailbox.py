@@ -142,6 +142,8 @@ class Mailbox:
         try:
             if actor is not None and subjects.H_OBJECT in record.headers:
                 raise BadMessageError(f"{subjects.H_OBJECT}: only services of Fairlead store mail there")
+            if {"*", ">"} & set(subject.key.split(".")):  # whoever looks for it finds the mail of others
+                raise BadMessageError("the key must not be a wildcard")
             data = await self._owner.objects.unpack(record.data, record.headers)
             mail = decode_mail(subject.kind, subject.key, data)
             if isinstance(mail, UserInput):
