@@ -16,7 +16,11 @@ from tests.unit.cli.fake_gateway import fake_gateway
 
 def test_what_an_executor_warns_of_stands_below_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIRLEAD_TOKEN", "test")
-    warned = {"host": "here", "executor": "e1", "warnings": ["MCP server x: y is withheld", "and more"]}
+    warned = {
+        "host": "here",
+        "executor": "e1",
+        "warnings": ["MCP server x: \x1b[8my is withheld", "and more"],
+    }
     quiet = {"host": "here", "executor": "e2"}
     with fake_gateway() as gateway:
         gateway.answers = {"GET /api/status": [(200, {"services": [], "executors": [warned, quiet]})]}
@@ -24,7 +28,7 @@ def test_what_an_executor_warns_of_stands_below_it(monkeypatch: pytest.MonkeyPat
     assert shown.exit_code == 0, shown.output
     lines = shown.output.splitlines()
     first = next(number for number, line in enumerate(lines) if "here/e1" in line)
-    assert lines[first + 1 : first + 3] == ["    ! MCP server x: y is withheld", "    ! and more"]
+    assert lines[first + 1 : first + 3] == ["    ! MCP server x: \\x1b[8my is withheld", "    ! and more"]
     assert "here/e2" in lines[first + 3]
 
 

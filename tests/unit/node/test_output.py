@@ -15,6 +15,8 @@ def test_a_json_line_is_shown_readably() -> None:
         {"event": "tool_finished", "level": "warning", "service": "tools", "tool": "bash", "n": 3}
     )
     assert readable(line) == ("warning tool_finished tool=bash n=3", "warning")
+    hidden = json.dumps({"event": "mcp_failed", "level": "info", "why": "\x1b[8mx\u202e"})
+    assert readable(hidden)[0] == r'mcp_failed why="\u001b[8mx\u202e"'
     assert readable("plain words") == ("plain words", "")
     assert readable('{"no": "event"}') == ('{"no": "event"}', "")
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from fairlead.options import URL
+from fairlead.printable import readable
 from fairlead_common.installation.errors import UNREACHABLE, CommandError
 
 
@@ -45,9 +46,9 @@ def _print(url: str, found: dict[str, Any]) -> None:
             continue
         click.echo(f"{part}:")
         for row in rows:
-            click.echo(f"  {_ROWS[part](row) if part in _ROWS else json.dumps(row)}")
+            click.echo(readable(f"  {_ROWS[part](row) if part in _ROWS else json.dumps(row)}"))
             for warning in (row.get("warnings") or []) if part == "executors" else []:
-                click.echo(f"    ! {warning}")
+                click.echo(readable(f"    ! {warning}"))
 
 
 def _backup(state: dict[str, Any]) -> str:

@@ -130,7 +130,7 @@ def _clock(timestamp: str) -> str:
 
 def _short(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str)
-    text = json.dumps(text) if isinstance(value, str) and (" " in value or "\n" in value) else text
+    text = json.dumps(text) if isinstance(value, str) and (" " in value or not value.isprintable()) else text
     return text if len(text) <= 400 else f"{text[:400]}..."
 
 
