@@ -269,3 +269,60 @@ def test_another_agent_in_a_named_chat_works_in_a_session_of_its_own_and_knows_w
     assert on_branch(stack, "chat-of-two-agents") == ["AG1", "one", "AG2", "two"]
     forked = [each for each in stack.up.entries(session) if each["type"] == "fork"]
     assert len(forked) == 1
+
+
+async def test_a_message_right_behind_an_answer_that_was_broken_off_is_answered(stack: Stack) -> None:
+    """As after a click on a stop button: the SDK could still send its request again, but does not."""
+    said: list[Any] = [{"role": "user", "content": "id=PYHALF say 300 tokens rate=20"}]
+    async with openai.AsyncOpenAI(
+        base_url=stack.openai_url, api_key=stack.up.token, timeout=60, max_retries=0
+    ) as client:
+        for number in range(3):
+            stream = await client.chat.completions.create(model=AGENT, messages=said, stream=True)
+            text = ""
+            async for chunk in stream:
+                text += chunk.choices[0].delta.content or ""
+                if len(text) > 20:
+                    break
+            await stream.close()
+            said += [
+                {"role": "assistant", "content": text},
+                {"role": "user", "content": f"id=PYNEXT{number} say 2 tokens"},
+            ]
+            answer = await client.chat.completions.create(model=AGENT, messages=said)
+            assert (answer.choices[0].message.content or "").strip() == "word word"
+            said += [
+                {"role": "assistant", "content": answer.choices[0].message.content},
+                {"role": "user", "content": f"id=PYHALF{number} say 300 tokens rate=20"},
+            ]
+
+
+async def test_fifty_equal_requests_at_once_are_fifty_runs(stack: Stack) -> None:
+    said: list[Any] = [{"role": "user", "content": "id=PYFIFTY say 3 tokens"}]
+    async with openai.AsyncOpenAI(base_url=stack.openai_url, api_key=stack.up.token, timeout=60) as client:
+        asking = [
+            client.chat.completions.create(model=AGENT, messages=said, extra_headers=headers)
+            for headers in ({}, {"x-stainless-retry-count": ""})
+            for _ in range(25)
+        ]
+        answers: list[Any] = await asyncio.gather(*asking)
+    assert {each.choices[0].message.content.strip() for each in answers} == {"word word word"}
+    assert len({each.fairlead["session"] for each in answers}) == 50
+
+
+def test_as_many_tools_as_there_may_be_and_a_long_result(stack: Stack) -> None:
+    tools: list[Any] = [
+        {"type": "function", "function": {"name": f"tool{number}", "description": "d" * 100}}
+        for number in range(128)
+    ]
+    said: list[Any] = [{"role": "user", "content": "op=PYMANY steps=1 tool=tool127 args={} answer=warm"}]
+    with sdk(stack) as client:
+        called: Any = client.chat.completions.create(model=AGENT, messages=said, tools=tools)
+        [call] = called.choices[0].message.tool_calls
+        assert call.function.name == "tool127"
+        said += [
+            called.choices[0].message,
+            {"role": "tool", "tool_call_id": call.id, "content": "x" * 3_900_000},
+        ]
+        answer = client.chat.completions.create(model=AGENT, messages=said, tools=tools)
+        assert (answer.choices[0].message.content or "").strip() == "warm"

@@ -162,6 +162,21 @@ WEATHER: Any = {
 KIEL = 'steps=1 tool=weather args={"city":"Kiel"} answer="It is sunny."'
 
 
+def test_a_response_that_waits_behind_another_is_cancelled_alone(client: openai.OpenAI, stack: Stack) -> None:
+    ledger = stack.ledger("response-behind")
+    talk = client.conversations.create().id
+    script = f'op=RESPBEHIND steps=1 run="{command(ledger)}" answer="made it"'
+    first = client.responses.create(model=AGENT, input=script, conversation=talk, background=True)
+    until(ledger.exists)
+    second = client.responses.create(model=AGENT, input="id=RESPNEVER", conversation=talk, background=True)
+    assert client.responses.cancel(second.id).status == "cancelled"
+    assert client.responses.retrieve(first.id).status == "in_progress"
+    release(ledger)
+    until(lambda: client.responses.retrieve(first.id).status == "completed")
+    assert client.responses.retrieve(first.id).output_text.strip() == "made it"
+    assert client.responses.retrieve(second.id).status == "cancelled"
+
+
 @pytest.mark.parametrize("by_items", [False, True])
 def test_tools_of_the_client_are_run_by_it_and_the_run_goes_on(client: openai.OpenAI, by_items: bool) -> None:
     text = f"op=RESPTOOL{int(by_items)} {KIEL}"

@@ -320,6 +320,25 @@ async def test_dropped_prompt_is_a_conflict(client: openai.AsyncOpenAI, bus: Bus
     await playing
 
 
+async def test_a_prompt_that_the_agent_cannot_read_is_refused_by_the_field(
+    client: openai.AsyncOpenAI, bus: Bus
+) -> None:
+    problem = "client_tools[0].parameters: type: 'objekt' is not valid"
+
+    async def script(agent: FakeAgent, seq: int) -> None:
+        await agent.append(DroppedEntry(id=new_id(), reason=f"could not be read: {problem}", seqs=[seq]))
+
+    playing = asyncio.create_task(play(bus, "s1", script))
+    with pytest.raises(openai.BadRequestError, match="'objekt'") as refused:
+        await client.chat.completions.create(
+            model="main",
+            messages=[{"role": "user", "content": "go"}],
+            extra_headers={"X-Fairlead-Session": "s1"},
+        )
+    await playing
+    assert refused.value.param == "tools[0].parameters"
+
+
 async def sessions(bus: Bus) -> dict[str, Json]:
     """What each session was created with."""
     found = bus.read(subjects.SESSIONS, "fairlead.session.*.in.notice.create")

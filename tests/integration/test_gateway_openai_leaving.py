@@ -73,6 +73,41 @@ async def test_a_conversation_goes_on_in_its_session_behind_an_answer_that_was_s
         assert response.headers["x-fairlead-session"] == session
 
 
+async def test_who_goes_on_behind_half_an_answer_is_not_stopped_with_it(
+    gateway: RunningGateway, bus: Bus
+) -> None:
+    """As OpenAI's SDK, whose requests may come back for seconds after they are left."""
+    headers = {"x-stainless-retry-count": "0"}
+    said = [{"role": "user", "content": "x"}]
+    body = json.dumps({"model": "main", "messages": said, "stream": True})
+    path = "/v1/chat/completions"
+    async with gateway.http.stream("POST", path, content=body, headers=headers) as response:
+        session = response.headers["x-fairlead-session"]
+        agent = FakeAgent(bus, session)
+        seq, _ = await agent.mail()
+        await agent.begin([seq])
+        await agent.stream("m1", ["half an "])
+        await asyncio.sleep(0.3)
+    everything = f"fairlead.session.{session}.in.>"
+    said += [{"role": "assistant", "content": "half an"}, {"role": "user", "content": "Something else."}]
+    async with asyncio.timeout(20):
+        while len(gateway.gateway.streams):
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
+    body = json.dumps({"model": "main", "messages": said, "stream": True})
+    asking = asyncio.create_task(gateway.http.post(path, content=body, headers=headers))
+    await agent.mail("abort")
+    await asyncio.sleep(0.3)
+    assert len([r async for r in bus.read(subjects.SESSIONS, f"fairlead.session.{session}.in.prompt.>")]) == 1
+    await agent.end("aborted", seqs=[seq])  # with all that is queued by then
+    async with asyncio.timeout(20):
+        while len(mail := [r async for r in bus.read(subjects.SESSIONS, everything)]) < 4:
+            await asyncio.sleep(0.02)
+    kinds = [record.subject.split(".")[4] for record in mail]
+    assert kinds == ["notice", "prompt", "abort", "prompt"]
+    asking.cancel()
+
+
 async def test_client_of_a_whole_answer_that_leaves_stops_its_run(gateway: RunningGateway, bus: Bus) -> None:
     body = {"model": "main", "messages": [{"role": "user", "content": "x"}]}
     asking = asyncio.create_task(

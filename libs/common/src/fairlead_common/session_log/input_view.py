@@ -1,7 +1,7 @@
 """What one prompt, steer, follow-up or heartbeat led to: a view of the log from its mail on."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fairlead_common.protocol.client_tools import CLIENT_HOST
 from fairlead_common.protocol.content import (
@@ -32,6 +32,9 @@ from fairlead_common.session_log.rules import (
     named,
     reply_outcome,
 )
+
+TAKEN_BACK: Final = "taken back"  # why a queued item was dropped: its sender wished so
+UNREADABLE: Final = "could not be read: "  # why mail was dropped, before the problem
 
 
 class InputEnd(NamedTuple):

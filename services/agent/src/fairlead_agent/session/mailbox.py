@@ -42,6 +42,7 @@ from fairlead_common.protocol.users import ADMIN
 from fairlead_common.received import Record
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.generations import begins_session
+from fairlead_common.session_log.input_view import TAKEN_BACK, UNREADABLE
 from fairlead_common.session_log.results import result_entry
 from fairlead_common.session_log.state import ABORT
 
@@ -271,12 +272,12 @@ class Mailbox:
         if mail.item is not None:
             queued = self._state.queue.get(mail.item)
             if queued is not None:
-                await self.replies.drop(queued.mail_seq, "taken back")
+                await self.replies.drop(queued.mail_seq, TAKEN_BACK)
             await self._owner.append_locked(
                 DroppedEntry(
                     id=new_id(),
                     cursor=seq,
-                    reason="taken back" if queued else f"nothing is queued as {mail.item}",
+                    reason=TAKEN_BACK if queued else f"nothing is queued as {mail.item}",
                     items=[mail.item] if queued else [],
                     seqs=[queued.mail_seq] if queued else [],
                     keys=[queued.key] if queued and queued.key else [],
@@ -360,6 +361,6 @@ class Mailbox:
         await dead_letter(self._owner.bus, "sessions", record, reason)
         await self._owner.append_locked(
             DroppedEntry(
-                id=new_id(), cursor=record.seq, reason=f"could not be read: {reason}"[:500], seqs=[record.seq]
+                id=new_id(), cursor=record.seq, reason=f"{UNREADABLE}{reason}"[:500], seqs=[record.seq]
             )
         )

@@ -8,7 +8,7 @@ import msgspec
 
 from fairlead_common.protocol.entries import ApprovalRequestEntry, RunEndEntry
 from fairlead_common.protocol.questions import question_in
-from fairlead_common.session_log.input_view import InputEnd
+from fairlead_common.session_log.input_view import UNREADABLE, InputEnd
 from fairlead_gateway.http.problems import Problem
 
 MAX_SHOWN_CHARS: Final = 500
@@ -33,6 +33,8 @@ _REASONS: Final = {
 
 def problem_of_end(end: InputEnd) -> Problem:
     """Why a prompt whose run has ended has no answer."""
+    if end.outcome == "dropped" and (error := end.error or "").startswith(UNREADABLE):
+        return _unreadable(error.removeprefix(UNREADABLE))
     if end.outcome == "dropped":
         return Problem(409, f"the prompt was dropped: {end.error}", code="dropped", headers=_DO_NOT_RETRY)
     if end.outcome == "deleted":
@@ -42,6 +44,13 @@ def problem_of_end(end: InputEnd) -> Problem:
     what = end.outcome.replace("_", " ")
     text = f"the run ended: {what}" + (f": {end.error}" if end.error else "")
     return Problem(status, text, code=code, headers=_DO_NOT_RETRY)
+
+
+def _unreadable(problem: str) -> Problem:
+    """What only the agent could see to be wrong with a prompt, such as a schema that is none."""
+    problem = problem.replace("client_tools", "tools", 1)
+    field, colon, _ = problem.partition(": ")
+    return Problem(400, problem, field=field if colon else None, headers=_DO_NOT_RETRY)
 
 
 def problem_of_waiting(approvals: Collection[ApprovalRequestEntry]) -> Problem:

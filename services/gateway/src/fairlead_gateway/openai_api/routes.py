@@ -186,6 +186,8 @@ async def _accepted(
     if seen is not None:
         await check_call_session(request, attempt)
     await check_present(request, attempt)
+    if visit is not None:
+        await gateway.waiting.supersede(attempt.session, visit.call, own=attempt.own)
     if seen is None:
         attempt = attempt._replace(resumed=None)
         await _make(request, attempt, history, agent)

@@ -1,6 +1,7 @@
 """The answer to an accepted request: followed in the session, sent whole or as it comes."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -14,7 +15,8 @@ from fairlead_gateway.gateway import Gateway, answering
 from fairlead_gateway.http import sse
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.openai_api.accepted import AcceptedCalls, Visit
-from fairlead_gateway.openai_api.follow import AnswerFold, Follower
+from fairlead_gateway.openai_api.follow import AnswerFold, Follower, until_over
+from fairlead_gateway.openai_api.waiting_clients import LeftCall
 from fairlead_gateway.sessions.prompts import send_abort
 
 log = structlog.get_logger()
@@ -22,6 +24,8 @@ log = structlog.get_logger()
 GRACE_S: Final = (
     5.0  # beside its own pause, for a client that lost its connection and sends the request again
 )
+
+OVER_WITHIN_S: Final = 5.0  # a run that was told to stop
 
 _Piece = TypeVar("_Piece")
 _Added = TypeVar("_Added", covariant=True)
@@ -186,9 +190,14 @@ class Completion(Generic[_Piece]):
 
         A client that sends requests again has a moment to do so.
         """
-        for call, _ in self._followed:
-            if call.told is not None:
-                await call.told()
+        call = self._call
+        with call.gateway.waiting.left(call.session, call.visit.call if call.visit else "") as left:
+            for each, _ in self._followed:
+                if each.told is not None:
+                    await each.told()
+            await self._give_up(left)
+
+    async def _give_up(self, left: LeftCall) -> None:
         call = self._call
         stopped = [
             (each.session, answer.item)
@@ -201,22 +210,41 @@ class Completion(Generic[_Piece]):
         try:
             if call.visit is not None and call.backoff_s is not None:
                 call.calls.leave(call.visit)
-                if await self._comes_back(call.visit, GRACE_S + call.backoff_s):
+                if await self._comes_back(call.visit, GRACE_S + call.backoff_s, left):
                     return
-            for session, item in stopped:
-                wish = Abort(reason="the client closed the connection", item=item, sender=call.sender)
-                async with answering():
-                    seen = await call.gateway.seen(session) or {}
-                    await send_abort(call.gateway, session, wish, seen)
+            left.stopping = True
+            await self._stop(stopped)
+            await self._until_over()
         except (FairleadError, TimeoutError) as error:
             log.warning("abort_failed", session=call.session, error=str(error))
             return
         await self._end()
 
-    async def _comes_back(self, visit: Visit, within_s: float) -> bool:
+    async def _stop(self, stopped: list[tuple[str, str | None]]) -> None:
+        call = self._call
+        for session, item in stopped:
+            wish = Abort(reason="the client closed the connection", item=item, sender=call.sender)
+            async with answering():
+                seen = await call.gateway.seen(session) or {}
+                await send_abort(call.gateway, session, wish, seen)
+
+    async def _until_over(self) -> None:
+        """Wait a moment until the runs are over, for with them goes what was said meanwhile."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(OVER_WITHIN_S):
+                for call, _ in self._followed:
+                    await until_over(call.gateway, call.session, call.seq)
+
+    async def _comes_back(self, visit: Visit, within_s: float, left: LeftCall) -> bool:
         """Whether the answer has a reader again within the grace; true also if the gateway ends meanwhile."""
         call = self._call
-        if await call.gateway.streams.drained_within(within_s):
+        async with asyncio.TaskGroup() as tasks:
+            superseded = tasks.create_task(left.superseded.wait(), name="superseded")
+            drained = tasks.create_task(call.gateway.streams.drained_within(within_s), name="drained")
+            await asyncio.wait((superseded, drained), return_when=asyncio.FIRST_COMPLETED)
+            superseded.cancel()
+            drained.cancel()
+        if not drained.cancelled() and drained.result():
             return True
         async with answering():
             return await call.calls.was_taken_up(visit)

@@ -5,8 +5,9 @@ other whether they are alive; a process that is gone holds none.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 from fairlead_common.bus import Bus
@@ -17,10 +18,27 @@ from fairlead_common.received import Delivery
 from fairlead_gateway.openai_api.open_calls import UnendedCalls
 
 ANSWER_WITHIN_S: Final = 2.0
+STOPPED_WITHIN_S: Final = 6.0
 RECONNECT_S: Final = 0.3  # a process that nobody hears may be connecting again
 
 ALIVE: Final = b"alive"
 LOST: Final = b"lost"
+
+
+class LeftCall:
+    """A call whose client is gone, and may send its request again.
+
+    Fields:
+        call: under which its visits are recorded.
+        superseded: the client has said something else instead.
+        stopping: it does not come back, its run is being stopped. stopped: that is over.
+    """
+
+    def __init__(self, call: str) -> None:
+        self.call = call
+        self.superseded = asyncio.Event()
+        self.stopped = asyncio.Event()
+        self.stopping = False
 
 
 class WaitingClients:
@@ -36,6 +54,7 @@ class WaitingClients:
         self._bus = bus
         self._waiting: dict[int, asyncio.Task[Any]] = {}
         self._taken_up: set[int] = set()
+        self._left: dict[str, LeftCall] = {}
 
     def add(self, seq: int, request: asyncio.Task[Any]) -> None:
         """A visit was recorded. It lasts until `leave`, or until its request has ended in any way."""
@@ -61,6 +80,33 @@ class WaitingClients:
     def holds(self, seq: int) -> bool:
         """Whether the client of a visit waits here."""
         return seq in self._waiting
+
+    @contextmanager
+    def left(self, session: str, call: str) -> Iterator[LeftCall]:
+        """The client of a call may come back meanwhile. At the end its run goes on for it, or was stopped."""
+        left = self._left[session] = LeftCall(call)
+        try:
+            yield left
+        finally:
+            left.stopped.set()
+            if self._left.get(session) is left:
+                del self._left[session]
+
+    async def supersede(self, session: str, call: str, *, own: bool) -> None:
+        """Wait a moment until the run of a call that was left is stopped, if this one is in its session.
+
+        Else the stop, which comes after a grace, would hit what is said now.
+
+        Args:
+            own: no one else knows the session, so its client does not come back for the call that it left.
+        """
+        left = self._left.get(session)
+        if left is None or left.call == call or not (own or left.stopping):
+            return
+        left.superseded.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOPPED_WITHIN_S):
+                await left.stopped.wait()
 
     async def is_lost(self, boot: str, seq: int, gone: set[str]) -> bool:
         """Whether the client of a visit at the process `boot` no longer waits there.

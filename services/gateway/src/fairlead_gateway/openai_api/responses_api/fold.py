@@ -15,7 +15,7 @@ from fairlead_common.protocol.content import (
 )
 from fairlead_common.protocol.entries import ApprovalRequestEntry, Entry, MessageEntry
 from fairlead_common.protocol.events import LiveEvent, MessageUpdate
-from fairlead_common.session_log.input_view import InputView
+from fairlead_common.session_log.input_view import TAKEN_BACK, InputView
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.openai_api.message_pieces import MessagePieces
 from fairlead_gateway.openai_api.outcomes import problem_of_end, problem_of_parking, waiting_text
@@ -247,7 +247,8 @@ class ResponseFold:
         yield from self._draft.broken_off()
         if end.outcome not in ("completed", "truncated"):
             self.problem = problem_of_end(end)
-            self._over(_STATUS.get(end.outcome, "failed"), seq, ts)
+            taken_back = end.outcome == "dropped" and end.error == TAKEN_BACK
+            self._over("cancelled" if taken_back else _STATUS.get(end.outcome, "failed"), seq, ts)
             return
         if self._has_format and self._view.answer.strip():
             words = TokenLimit(self._most_tokens).within(self._view.answer)
