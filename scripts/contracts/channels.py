@@ -21,6 +21,7 @@ from fairlead_common.protocol.credentials import (
 )
 from fairlead_common.protocol.events import LiveEvent
 from fairlead_common.protocol.known_models import KnownModels
+from fairlead_common.protocol.ledger_sums import LedgersAsked, LedgerSums
 from fairlead_common.protocol.messages import (
     Abort,
     Decision,
@@ -344,6 +345,7 @@ _SERVICES: Final = (
         dict[str, object],
     ),
     _request("agentModels", s.AGENT_MODELS, "whether the models of agents answer", None, ModelStates),
+    _request("agentBudgets", s.AGENT_BUDGETS, "what ledgers of budgets come to", LedgersAsked, LedgerSums),
     _request("agentKnownModels", s.AGENT_KNOWN_MODELS, "which models there are", None, KnownModels),
     _request(
         "agentCredentials",

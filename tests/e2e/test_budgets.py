@@ -93,3 +93,9 @@ def test_more_money_is_offered_only_to_who_may_allow_it(
     admin.card.get_by_role("button", name="Go on").click()
     expect(anna.replies.first).to_contain_text("done B1")
     expect(anna.card).to_have_count(0)
+
+    for tab, name in ((anna, "left"), (phone, "left-phone")):
+        tab.go("/usage")
+        row = tab.page.get_by_role("region", name="Budgets").get_by_role("row", name=re.compile("^anna, day"))
+        expect(row).to_contain_text("$0.05 + $")
+        tab.shoot(name)

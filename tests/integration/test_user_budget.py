@@ -61,3 +61,24 @@ def test_a_run_at_the_limit_of_its_user_waits_for_an_admin(up: FairleadUp) -> No
     up.wait_idle("o1")
     assert "done P1" in up.cli("sessions", "show", "o1").stdout
     eventually(lambda: "olga" in up.cli("usage", "--by", "user").stdout, "the request counts for olga")
+
+    (before,) = up.api("GET", "/api/budgets")["budgets"]
+    assert (before["name"], before["limit_usd"], before["reserved_usd"]) == ("olga", 0.05, 0)
+    assert 0 < before["spent_usd"] < 0.05 + before["extended_usd"]
+    assert before["left_usd"] == pytest.approx(0.05 + before["extended_usd"] - before["spent_usd"])
+    up.kill("agent")
+    up.wait_restarted("agent")
+    up.wait_ready()
+    (after,) = up.api("GET", "/api/budgets")["budgets"]
+    assert after == before, "what is left does not depend on a process"
+    own = olga("users", "show", "olga")
+    assert own.stdout.startswith("olga  approver\nbudget")
+    assert f"${before['left_usd']:.4f}" in own.stdout
+    assert "user olga, day" in olga("usage").stdout
+    assert olga("users", "show", "admin").returncode != 0
+    status, refused = up.call("POST", "/api/sessions/o1/prompt", {"text": "op=P2"}, headers=bearer)
+    assert status < 300, refused
+    eventually(
+        lambda: up.api("GET", "/api/budgets")["budgets"][0]["left_usd"] < before["left_usd"],
+        "what is left shrinks",
+    )

@@ -15,6 +15,7 @@ from fairlead_agent.models.registry import Registry
 from fairlead_agent.ownership.sweeper import Sweeper
 from fairlead_agent.policy.grants import Grants
 from fairlead_agent.projections.lists import Projections
+from fairlead_agent.responders.budgets import BudgetsResponder
 from fairlead_agent.responders.credentials import CredentialResponder
 from fairlead_agent.responders.inquiries import Inquiries
 from fairlead_agent.responders.known_models import KnownModelsResponder
@@ -85,6 +86,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
         users.user(CredentialResponder(bus, config, registry, stored).run),
         users.user(PlainCalls(bus, config, registry, ledgers).run),
         users.user(KnownModelsResponder(bus, config, registry).run),
+        users.user(BudgetsResponder(bus).run),
         Timers(bus).run,
         WorkspaceGcResponder(bus).run,
     ]

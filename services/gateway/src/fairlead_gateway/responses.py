@@ -284,6 +284,36 @@ class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
     total: UsageSum
 
 
+class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
+    """A budget of an agent or a user that all sessions share, and what is left of it now, in dollars.
+
+    Fields:
+        of: whose budget it is, with `name`. period: the UTC day or month, `2026-11-23` or `2026-11`.
+        extended_usd: how much more than `limit_usd` persons approved in this period.
+        spent_usd: also the most that replies of unknown cost can have cost, which is `unknown_usd`.
+        reserved_usd: for requests that are under way.
+        resets_at: when the next period begins, in milliseconds since 1970.
+    """
+
+    of: Literal["agent", "user"]
+    name: str
+    per: Literal["day", "month"]
+    period: str
+    limit_usd: float
+    extended_usd: float
+    spent_usd: float
+    unknown_usd: float
+    reserved_usd: float
+    left_usd: float
+    resets_at: int
+
+
+class BudgetList(msgspec.Struct, frozen=True, kw_only=True):
+    """Those of the caller; for admins, those of all users and agents."""
+
+    budgets: list[BudgetState]
+
+
 class Alive(msgspec.Struct, frozen=True, kw_only=True):
     """The process lives."""
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from fairlead_common.protocol.credentials import NAME_PATTERN, RECIPIENT_PATTERN
 from fairlead_common.protocol.known_models import KnownModels
-from fairlead_gateway import credentials, models, responses, usage
+from fairlead_gateway import budgets, credentials, models, responses, usage
 from fairlead_gateway.events import change_stream
 from fairlead_gateway.http import downloads, health, login
 from fairlead_gateway.identity import routes as identity
@@ -111,6 +111,14 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Parameter("from", _DAY, "first UTC day; default: the first that is known"),
             Parameter("to", _DAY, "last UTC day; default: the last that is known"),
         ),
+        scope="read",
+    ),
+    Operation(
+        "GET",
+        "/api/budgets",
+        budgets.listing,
+        "what is left of the budgets of users and agents",
+        {200: responses.BudgetList},
         scope="read",
     ),
     Operation(

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_agent.budget.ledger import Ledger, Ledgers, scope_of, today
+from fairlead_agent.budget.ledger import Ledger, Ledgers, today
 from fairlead_agent.models.interface import Finish, ModelError
 from fairlead_agent.session.log_readers import LogReaders
 from fairlead_common.bus.streams import provision
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.budgets import scope_of_agent
 from fairlead_common.protocol.content import AssistantMessage, Usage
 from fairlead_common.protocol.entries import (
     BudgetReservationEntry,
@@ -49,7 +50,7 @@ def settings(**budget: float) -> dict[str, object]:
 
 
 async def ledger(w: MemoryWorld) -> Ledger:
-    return await Ledgers(w.bus).current(scope_of("main"), today())
+    return await Ledgers(w.bus).current(scope_of_agent("main"), today())
 
 
 def of(log: Sequence[Entry], kind: type[Any]) -> list[Any]:

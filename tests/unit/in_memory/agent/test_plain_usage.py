@@ -5,12 +5,12 @@ import asyncio
 import msgspec
 import pytest
 
-from fairlead_agent.budget.ledger import Ledger, Ledgers, scope_of, today
+from fairlead_agent.budget.ledger import Ledger, Ledgers, today
 from fairlead_agent.models.interface import ModelError, TextPiece
 from fairlead_agent.projections.log_reader import LogReader
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects as s
-from fairlead_common.protocol.budgets import Reservation, Settlement
+from fairlead_common.protocol.budgets import Reservation, Settlement, scope_of_agent
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall, PlainMessage
 from fairlead_common.protocol.usage import PLAIN, UsageRow
@@ -32,7 +32,7 @@ async def ask(w: MemoryWorld, user: str = "ann") -> PlainAnswer:
 
 
 async def ledger(w: MemoryWorld) -> Ledger:
-    return await Ledgers(w.bus).current(scope_of("main"), today())
+    return await Ledgers(w.bus).current(scope_of_agent("main"), today())
 
 
 @pytest.mark.parametrize("settings", [PRICED, LIMITED])
@@ -85,7 +85,7 @@ async def test_a_call_whose_worker_was_killed_is_told_at_all_that_was_reserved(w
 async def test_a_reservation_that_never_counted_is_not_told(w: MemoryWorld) -> None:
     await w.agent(settings=LIMITED)
     value = Reservation(micro_usd=9_000, limit_micro_usd=10, agent="main", user="ann")
-    assert not await Ledgers(w.bus).reserve(scope_of("main"), today(), new_id(), value)
+    assert not await Ledgers(w.bus).reserve(scope_of_agent("main"), today(), new_id(), value)
     await ask(w, "bob")
     await asyncio.sleep(420)
     assert [row.user for row in await told(w, PLAIN)] == ["bob"]

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_agent.budget.ledger import Ledgers, scope_of, today
+from fairlead_agent.budget.ledger import Ledgers, today
 from fairlead_agent.models.interface import ModelError, ModelRequest, Piece
 from fairlead_agent.session.log_readers import LogReaders
 from fairlead_agent.session.titles import SYSTEM, conversation
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.budgets import scope_of_agent
 from fairlead_common.protocol.content import (
     AssistantMessage,
     Message,
@@ -334,7 +335,7 @@ async def test_a_title_counts_in_the_session_the_day_and_the_budget(w: TitleWorl
     story = await w.story("a")
     at = story.index("title_requested")
     assert story[at + 1 : at + 4] == ["budget_reservation", "budget_settlement", "session_info"]
-    ledger = await Ledgers(w.bus).current(scope_of("main"), today())
+    ledger = await Ledgers(w.bus).current(scope_of_agent("main"), today())
     assert (ledger.spent, ledger.reserved) == (3000, 0)
     record = await w.bus.last(s.kv_stream(s.BUCKET_USAGE), f"$KV.{s.BUCKET_USAGE}.{today()}")
     assert record is not None

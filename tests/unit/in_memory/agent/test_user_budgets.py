@@ -5,14 +5,13 @@ import asyncio
 import msgspec
 import pytest
 
-from fairlead_agent.budget.ledger import Ledger, Ledgers, scope_of, today
-from fairlead_agent.budget.shared import end_of
+from fairlead_agent.budget.ledger import Ledger, Ledgers, today
 from fairlead_agent.session.log_readers import LogReaders
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.streams import provision
 from fairlead_common.protocol import subjects as s
-from fairlead_common.protocol.budgets import refusal_to_raise, scope_of_user
+from fairlead_common.protocol.budgets import end_of, refusal_to_raise, scope_of_agent, scope_of_user
 from fairlead_common.protocol.entries import BudgetReservationEntry, BudgetSettlementEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.notices import CreateSession
@@ -111,7 +110,7 @@ async def test_the_narrower_of_the_budgets_of_agent_and_user_holds_and_neither_k
     for found in (
         await ledger(w, "ann"),
         await ledger(w, "ann", today()[:7]),
-        await Ledgers(w.bus).current(scope_of("main"), today()),
+        await Ledgers(w.bus).current(scope_of_agent("main"), today()),
     ):
         assert (found.spent, found.open) == (0, {})
 
@@ -177,7 +176,7 @@ async def _cut_off(fault: Fault | None, after: int, monkeypatch: pytest.MonkeyPa
         known = sum(each.cost_micro_usd or 0 for each in replies(log))
         unknown = sum(each.micro_usd for each in of(log, BudgetSettlementEntry) if not each.known)
         for found in (
-            await Ledgers(w.bus).current(scope_of("main"), today()),
+            await Ledgers(w.bus).current(scope_of_agent("main"), today()),
             await ledger(w, "ann"),
             await ledger(w, "ann", today()[:7]),
         ):
@@ -199,7 +198,7 @@ async def test_calls_outside_of_sessions_count_for_their_user_too(w: MemoryWorld
     assert refused.error_code == "budget"
     assert "usd_per_day of the user ann" in (refused.error or "")
     assert (await _ask(w, "bob")).error == ""
-    of_agent = await Ledgers(w.bus).current(scope_of("main"), today())
+    of_agent = await Ledgers(w.bus).current(scope_of_agent("main"), today())
     assert (of_agent.known, of_agent.open) == (400_000 + REPLY, {})
 
 

@@ -93,6 +93,7 @@ TABLE: Final[dict[str, Row]] = {
     "POST /api/heartbeat": Row("write", everybody=True),
     "POST /api/hooks/{hook}": Row("write"),
     "GET /api/news": Row("read", inside="hints"),
+    "GET /api/budgets": Row("read", inside="own budgets"),
     "GET /api/usage": Row("read", inside="own usage"),
     "GET /api/agents": READ,
     "GET /api/models": READ,

@@ -10,12 +10,13 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.messages import UserInput
-from fairlead_common.protocol.notices import CreateSession
+from fairlead_common.protocol.notices import CreateSession, SystemNotice
 from fairlead_common.protocol.projections import SessionSummary, session_key
 from fairlead_common.protocol.subjects import Actor
 from fairlead_common.protocol.users import SharedAccess, Sharing, UserRecord, UserRole, user_key
 from fairlead_scheduler.jobs.job_documents import job_of
 from fairlead_scheduler.owners import Owners
+from fairlead_scheduler.session_mail import SessionMail
 from fairlead_scheduler.session_owner import owner_of
 from tests.support.fake_bus import FakeBus
 from tests.support.scheduler_world import ask, at, event_job, mail, turn_job
@@ -143,6 +144,47 @@ async def test_a_job_that_goes_over_runs_for_the_other_user_and_takes_its_sessio
     runs = await jobs.ended(job, 3)
     assert [each["status"] for each in runs] == ["ok"] * 3
     assert await owner_of(jobs.bus, str(runs[0]["session"])) == "bob"
+
+
+@pytest.mark.parametrize(
+    ("writer", "role", "owner", "is_guest"),
+    [
+        ("ann", "operator", "ann", False),
+        ("ann", "operator", "bob", True),
+        ("ann", "operator", "", True),  # the session is an admin's
+        ("ann", "operator", None, True),  # nobody has made it yet
+        ("ann", "approver", "bob", True),
+        ("ann", "admin", "bob", False),
+        ("gone", None, "bob", True),
+        ("gone", None, "gone", False),
+        ("", None, "bob", False),  # the owner of the installation
+        ("admin", None, "bob", False),
+    ],
+)
+async def test_what_users_have_written_elsewhere_is_a_strangers(
+    bus: FakeBus, writer: str, role: UserRole | None, owner: str | None, is_guest: bool
+) -> None:
+    if role is not None:
+        await user(bus, writer, role)
+    if owner is not None:
+        await session(bus, "team", owner, "write")
+    owners = Owners(bus)
+    assert await owners.is_guest(writer, "team") is is_guest
+    if await owners.may_write(writer, "team"):
+        await SessionMail(bus, owners).system("team", "k", "rain", "cron:j", owner=writer)
+        record = await bus.last(s.SESSIONS, s.mail("team", "notice", "system-k"))
+        assert record is not None
+        assert msgspec.json.decode(record.data, type=SystemNotice).untrusted is is_guest
+    else:
+        assert await SessionMail(bus, owners).system("team", "k", "rain", "cron:j", owner=writer) == 0
+
+
+async def test_a_strangers_line_stays_one_whoever_has_it_written(bus: FakeBus) -> None:
+    await session(bus, "team", "", "write")
+    await SessionMail(bus, Owners(bus)).system("team", "k", "rain", "trigger:t", untrusted=True)
+    record = await bus.last(s.SESSIONS, s.mail("team", "notice", "system-k"))
+    assert record is not None
+    assert msgspec.json.decode(record.data, type=SystemNotice).untrusted
 
 
 async def test_a_job_writes_to_no_session_to_which_its_owner_may_not_write_any_more(jobs: Jobs) -> None:  # noqa: F811

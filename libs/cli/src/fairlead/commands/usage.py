@@ -19,22 +19,34 @@ from fairlead.table import show_table
 )
 @click.option("--from", "first", metavar="DAY", help="First UTC day, such as 2026-11-23.")
 @click.option("--to", "last", metavar="DAY", help="Last UTC day.")
-@click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
+@click.option("--json", "as_json", is_flag=True, help="Print what the API answers, with `budgets`.")
 @URL
 def usage(by: str, first: str | None, last: str | None, as_json: bool, url: str | None) -> None:
-    """Show tokens and costs by day, agent, model or user. `$?`: some prices are unknown."""
+    """Show tokens and costs by day, agent, model or user, and what is left of budgets.
+
+    `$?`: some prices are unknown.
+    """
     from urllib.parse import urlencode
 
     from fairlead.access import open_client
+    from fairlead.budget_text import budget_lines, budgets
 
+    client = open_client(url)
     query = urlencode({"by": by} | {name: day for name, day in (("from", first), ("to", last)) if day})
-    answer = open_client(url).patiently("GET", f"/api/usage?{query}", patience_s=3.0)
+    answer = client.patiently("GET", f"/api/usage?{query}", patience_s=3.0)
+    left = budgets(client)
     if as_json:
-        click.echo(json.dumps(answer))
+        click.echo(json.dumps({**answer, "budgets": left}))
         return
-    if not answer["rows"]:
+    if answer["rows"]:
+        _show(answer, by)
+    else:
         click.echo("no usage is recorded yet; replies are counted a few seconds after they end", err=True)
-        return
+    if left:
+        click.echo("\n".join(["", *budget_lines(left)]))
+
+
+def _show(answer: dict[str, Any], by: str) -> None:
     heads = (by, "replies", "input", "cached", "output", "cost")
     rows = [*(_cells(row, row["name"]) for row in answer["rows"]), _cells(answer["total"], "total")]
     show_table(heads, rows, empty="", numbers=heads[1:])

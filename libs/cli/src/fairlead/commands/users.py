@@ -56,6 +56,33 @@ def ls(as_json: bool, url: str | None) -> None:
     show_table(head, rows, empty="no users; `fairlead users add` adds one", numbers=("tokens",))
 
 
+@users.command()
+@click.argument("name")
+@JSON
+@URL
+def show(name: str, as_json: bool, url: str | None) -> None:
+    """Show a user, and what is left of the user's budgets. Users who are no admins may show themselves."""
+    from fairlead.access import open_client
+    from fairlead.budget_text import budget_lines, budgets
+    from fairlead_common.installation.errors import CommandError
+
+    client = open_client(url)
+    me = client.request("GET", "/api/me", None)
+    user = {"name": me["account"], "role": me["role"]}
+    if name != me["account"] or me["role"] == "admin":
+        found = client.request("GET", "/api/users", None)["users"]
+        user = next((each for each in found if each["name"] == name), {})
+    if not user:
+        raise CommandError(f"NAME: there is no user {name!r}")
+    left = [each for each in budgets(client) if (each["of"], each["name"]) == ("user", name)]
+    if as_json:
+        click.echo(json.dumps({**user, "budgets": left}))
+        return
+    state = "  disabled" if user.get("disabled") else ""
+    click.echo(f"{user['name']}  {user['role']}{state}")
+    click.echo("\n".join(budget_lines(left)) if left else "no budget")
+
+
 @users.command("set")
 @click.argument("name")
 @click.option("--role", type=_ROLE, help="What the user may do from now on.")

@@ -98,6 +98,7 @@ def gateway() -> Rights:
             "fairlead.api.>",
             s.AGENT_MODELS,
             s.AGENT_KNOWN_MODELS,
+            s.AGENT_BUDGETS,
             s.AGENT_CREDENTIALS,
             s.CREDENTIALS_CHANGED,
             f"{_CREDENTIALS}.sealed.>",  # it writes what only their recipients can open, and reads none of it
@@ -216,6 +217,7 @@ def agent(others: Others = NOBODY) -> Rights:
             s.AGENT_OVERRIDES,
             s.AGENT_MODELS,
             s.AGENT_KNOWN_MODELS,
+            s.AGENT_BUDGETS,
             s.AGENT_CREDENTIALS,
             s.CREDENTIALS_CHANGED,
             s.MODEL_ASK,

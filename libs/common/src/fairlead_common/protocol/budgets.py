@@ -5,18 +5,32 @@ of the ledger agree on which of them may be spent. Subjects: `fairlead.budget.<s
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from fairlead_common.protocol.usage import UsageRow
 
+_OF_AGENT: Final = "agent-"
 _OF_USER: Final = "user-"
+
+
+def scope_of_agent(name: str) -> str:
+    """The scope of the budget of an agent."""
+    return f"{_OF_AGENT}{name}"[:64]
 
 
 def scope_of_user(name: str) -> str:
     """The scope of the budgets of a user."""
     return f"{_OF_USER}{name}"[:64]
+
+
+def end_of(period: str) -> int:
+    """When a UTC day or month is over, in milliseconds since 1970."""
+    start = datetime.fromisoformat(period if len(period) > 7 else f"{period}-01").replace(tzinfo=UTC)
+    after = start + timedelta(days=1 if len(period) > 7 else 32)
+    return int((after if len(period) > 7 else after.replace(day=1)).timestamp() * 1000)
 
 
 def refusal_to_raise(arguments: Mapping[str, object], name: str, *, is_admin: bool) -> str:

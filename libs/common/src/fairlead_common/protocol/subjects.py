@@ -89,6 +89,7 @@ AGENT_CONFIGURATION: Final = "fairlead.agent.configuration"  # core request: the
 AGENT_OVERRIDES: Final = "fairlead.agent.overrides"  # core request of the owner: what this start was given
 AGENT_MODELS: Final = "fairlead.agent.models"  # core request: whether the models of agents answer
 AGENT_KNOWN_MODELS: Final = "fairlead.agent.known_models"  # core request: which models there are
+AGENT_BUDGETS: Final = "fairlead.agent.budgets"  # core request: what ledgers of budgets come to
 AGENT_CREDENTIALS: Final = "fairlead.agent.credentials"  # core request: what may be told of credentials
 CREDENTIALS_CHANGED: Final = "fairlead.changed.credentials"  # core: a stored credential was set or removed
 MODEL_ASK: Final = "fairlead.model.ask"  # core request: one plain call of a model

@@ -26,11 +26,6 @@ MAX_DAYS: Final = 64  # ledgers that are kept in memory
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-def scope_of(agent: str) -> str:
-    """The scope of an agent's budget."""
-    return f"agent-{agent}"[:64]
-
-
 def today() -> str:
     """The UTC day."""
     return datetime.fromtimestamp(time.time_ns() / 1e9, UTC).date().isoformat()
@@ -90,10 +85,15 @@ class Ledger:
 
 
 class Ledgers:
-    """The ledgers that this process has read so far, and its writes to them."""
+    """The ledgers that this process has read so far, and its writes to them.
 
-    def __init__(self, bus: Bus) -> None:
+    Args:
+        kept: how many are kept in memory.
+    """
+
+    def __init__(self, bus: Bus, kept: int = MAX_DAYS) -> None:
         self._bus = bus
+        self._kept = kept
         self._read: dict[tuple[str, str], tuple[Ledger, asyncio.Lock]] = {}
 
     async def current(self, scope: str, day: str) -> Ledger:
@@ -138,7 +138,7 @@ class Ledgers:
 
     async def _up_to(self, scope: str, day: str, seq: int) -> Ledger:
         """The ledger, read to its end, which is at `seq` or behind it."""
-        if (scope, day) not in self._read and len(self._read) >= MAX_DAYS:
+        if (scope, day) not in self._read and len(self._read) >= self._kept:
             del self._read[next(iter(self._read))]
         ledger, lock = self._read.setdefault((scope, day), (Ledger(), asyncio.Lock()))
         async with lock:

@@ -11,14 +11,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fairlead_agent.budget.ledger import Ledgers, scope_of, today
+from fairlead_agent.budget.ledger import Ledgers, today
 from fairlead_agent.budget.limits import Plan, Shortfall, plan
 from fairlead_agent.budget.payment import Payment
 from fairlead_agent.budget.shared import SharedBudget, limit_of
 from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.pricing import priced
 from fairlead_agent.models.table import ModelFacts
-from fairlead_common.protocol.budgets import Reservation, Settlement
+from fairlead_common.protocol.budgets import Reservation, Settlement, scope_of_agent
 from fairlead_common.protocol.content import Usage, words_of
 from fairlead_common.protocol.entries import SharedLedger
 from fairlead_common.protocol.ids import new_id
@@ -61,7 +61,7 @@ async def spend_plain(
         ModelError: a limit is reached, or the price of the model is not known; nothing may be sent.
         BusUnavailableError: what it used may not be recorded.
     """
-    usage = SharedLedger(scope=scope_of(spender.agent), period=today())
+    usage = SharedLedger(scope=scope_of_agent(spender.agent), period=today())
     payment, reserved, micro_usd = Payment(request), [], 0
     if spender.budgets:
         planned = await _planned(ledgers, spender, model, facts, request)
@@ -117,7 +117,7 @@ async def _reserve(ledgers: Ledgers, spender: Spender, model: str, planned: Plan
     made: list[_Reserved] = []
     for budget in spender.budgets:
         each = _Reserved(budget.ledger, new_id())
-        of_agent = budget.ledger.scope == scope_of(spender.agent)
+        of_agent = budget.ledger.scope == scope_of_agent(spender.agent)
         value = Reservation(
             micro_usd=planned.micro_usd,
             limit_micro_usd=budget.micro_usd,

@@ -6,10 +6,10 @@ import time
 import msgspec
 
 from fairlead_agent.budget.limits import BudgetReachedError
-from fairlead_agent.budget.shared import end_of
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.timers import set_timer
 from fairlead_common.config import AgentConfig
+from fairlead_common.protocol.budgets import end_of
 from fairlead_common.protocol.entries import ApprovalRequestEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.session_log.spending import BUDGET, asks_for_budget, budget_call

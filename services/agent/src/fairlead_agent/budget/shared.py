@@ -1,13 +1,12 @@
 """The budgets that sessions share: that of an agent for a day, and those of a user for a day and a month."""
 
-from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
-from fairlead_agent.budget.ledger import Ledgers, scope_of
+from fairlead_agent.budget.ledger import Ledgers
 from fairlead_agent.budget.limits import Limit
 from fairlead_agent.models.pricing import MICRO
 from fairlead_common.config.agents import BudgetConfig
-from fairlead_common.protocol.budgets import scope_of_user
+from fairlead_common.protocol.budgets import scope_of_agent, scope_of_user
 from fairlead_common.protocol.entries import SharedLedger
 from fairlead_common.protocol.users import ADMIN, RESERVED_USERS, UserBudget
 from fairlead_common.service.known_users import KnownUsers
@@ -64,7 +63,7 @@ def shared_budgets(agent: str, budget: BudgetConfig, payer: Payer, day: str) -> 
     """
     scope = scope_of_user(payer.name)
     wanted = (
-        ("usd_per_day", scope_of(agent), day, budget.usd_per_day),
+        ("usd_per_day", scope_of_agent(agent), day, budget.usd_per_day),
         (f"usd_per_day of the user {payer.name}", scope, day, payer.budget.usd_per_day),
         (f"usd_per_month of the user {payer.name}", scope, day[:7], payer.budget.usd_per_month),
     )
@@ -85,10 +84,3 @@ async def limit_of(ledgers: Ledgers, budget: SharedBudget) -> Limit:
     ledger = await ledgers.current(scope, period)
     limit = budget.micro_usd + ledger.extended
     return Limit(budget.name, limit, ledger.spent, ledger.reserved, scope, period)
-
-
-def end_of(period: str) -> int:
-    """When a UTC day or month is over, in milliseconds since 1970."""
-    start = datetime.fromisoformat(period if len(period) > 7 else f"{period}-01").replace(tzinfo=UTC)
-    after = start + timedelta(days=1 if len(period) > 7 else 32)
-    return int((after if len(period) > 7 else after.replace(day=1)).timestamp() * 1000)

@@ -14,7 +14,7 @@ import type {
   FilesUndone,
 } from "./types";
 
-import type { Sharing } from "./types.generated";
+import type { BudgetState, Sharing } from "./types.generated";
 
 /** What the gateway refused: `status` is 0 when there was no answer at all. */
 export class ApiError extends Error {
@@ -196,6 +196,7 @@ export const api = {
   entriesBefore: (id: string, before: number, limit: number) =>
     json<EntriesPage>("GET", `${one(id)}/entries?before=${before}&limit=${limit}`),
 
+  budgets: () => json<{ budgets: BudgetState[] }>("GET", "/api/budgets").then((answer) => answer.budgets),
   approvals: () => json<{ approvals: Approval[] }>("GET", "/api/approvals").then((answer) => answer.approvals),
   decide: (approval: string, decision: Decision, reason: string, shownHash: string) =>
     request("POST", `/api/approvals/${encodeURIComponent(approval)}`, {

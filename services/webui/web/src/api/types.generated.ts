@@ -390,6 +390,11 @@ export interface BranchRequestEntry {
   untrusted?: boolean;
 }
 
+/** Those of the caller; for admins, those of all users and agents. */
+export interface BudgetList {
+  budgets: BudgetState[];
+}
+
 /**
  * Money and tokens are set aside for one request to a model. Written before the request, under a budget.
  *
@@ -447,6 +452,30 @@ export interface BudgetSettlementEntry {
   user?: string;
   purpose?: string;
   usage?: Usage | null;
+}
+
+/**
+ * A budget of an agent or a user that all sessions share, and what is left of it now, in dollars.
+ *
+ * Fields:
+ *     of: whose budget it is, with `name`. period: the UTC day or month, `2026-11-23` or `2026-11`.
+ *     extended_usd: how much more than `limit_usd` persons approved in this period.
+ *     spent_usd: also the most that replies of unknown cost can have cost, which is `unknown_usd`.
+ *     reserved_usd: for requests that are under way.
+ *     resets_at: when the next period begins, in milliseconds since 1970.
+ */
+export interface BudgetState {
+  of: "agent" | "user";
+  name: string;
+  per: "day" | "month";
+  period: string;
+  limit_usd: number;
+  extended_usd: number;
+  spent_usd: number;
+  unknown_usd: number;
+  reserved_usd: number;
+  left_usd: number;
+  resets_at: number;
 }
 
 /** What a tool of the client is called with. `arguments`: JSON. */

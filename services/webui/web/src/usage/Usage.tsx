@@ -5,6 +5,7 @@ import { Button } from "../ui/Button";
 import { count, plural } from "../ui/format";
 import { Problem } from "../ui/Problem";
 import { Spinner } from "../ui/Spinner";
+import { Budgets } from "./Budgets";
 import styles from "./Usage.module.css";
 import { BY, type By, costInWords, costOf, inOrder, labelOf, RANGES, readUsage, shareOf } from "./usage";
 
@@ -49,6 +50,7 @@ export function Usage({ onMenu }: { onMenu: () => void }) {
           {!report && !problem && <Spinner />}
           {report?.rows.length === 0 && <Empty all={days === null} onAll={() => setDays(null)} />}
           {report && report.rows.length > 0 && <Table report={report} />}
+          <Budgets />
         </div>
       </div>
     </>
