@@ -191,6 +191,19 @@ async def test_readiness_names_what_is_missing(gateway: RunningGateway, bus: Bus
         subjects.kv("executors", "h1.e1"), msgspec.json.encode(info), {"Nats-TTL": "2s", "Nats-Rollup": "sub"}
     )
     assert await missing() == (200, set())
+    draining = ExecutorInfo(executor="e2", host="h1", draining=True)
+    heard = {"Nats-TTL": "4s", "Nats-Rollup": "sub"}
+    await bus.publish(subjects.kv("executors", "h1.e2"), msgspec.json.encode(draining), heard)
+    assert await missing() == (200, set())  # the other one takes calls
+    await bus.publish(
+        subjects.kv("executors", "h1.e1"),
+        msgspec.json.encode(msgspec.structs.replace(draining, executor="e1")),
+        heard,
+    )
+    assert await missing() == (503, {"tools"})
+    await bus.publish(subjects.kv("executors", "h1.e2"), b"", {"KV-Operation": "DEL", "Nats-Rollup": "sub"})
+    await bus.publish(subjects.kv("executors", "h1.e1"), msgspec.json.encode(info), heard)
+    assert await missing() == (200, set())
     status, body = await gateway.call("GET", "/api/status")
     assert status == 200
     assert [service["name"] for service in body["services"]] == ["fairlead-agent"]

@@ -92,7 +92,11 @@ class ReadinessCheck:
         return ""
 
     async def _executors(self) -> str:
-        return "" if await executors(self._bus) else "no executor has a fresh heartbeat"
+        found = await executors(self._bus)
+        if not found:
+            return "no executor has a fresh heartbeat"
+        drains = all(isinstance(each, dict) and each.get("draining") is True for each in found)
+        return "every executor is draining, so no tool call starts" if drains else ""
 
 
 def replicas_of(info: Mapping[str, object]) -> dict[str, int]:
