@@ -78,10 +78,49 @@ async def test_it_tells_who_asked_for_what_and_no_words_of_anybody(
         ("GET /api/objects/{object}", "olaf", "refused", ""),
     ]
     assert (entries[2].fields, entries[3].about) == (["title", "pinned"], {"approval": "a1"})
+    assert entries[4].about == {"user": "new", "role": "viewer"}
     assert entries[5].about == {"user": "new"}
+    assert entries[6].about.keys() == {"user", "scopes", "token"}
+    assert (entries[6].about["user"], entries[6].about["scopes"]) == ("admin", "read")
     raw = b"".join([record.data async for record in bus.read(subjects.AUDIT, subjects.AUDIT_LOG)])
     for secret in (b"secret", TOKEN.encode(), b"flt_", olaf.encode()):
         assert secret not in raw
+
+
+async def test_it_tells_who_was_let_in_and_with_which_rights(world: GatewayInMemory, bus: FakeBus) -> None:
+    """Also what was refused: who wanted to let whom in."""
+    olaf = world.token("olaf", "read")
+    await world.ask(TOKEN, "POST", "/api/users", {"name": "new", "role": "viewer"})
+    await world.ask(TOKEN, "PATCH", "/api/users/new", {"role": "admin"})
+    token = (await world.ask(TOKEN, "POST", "/api/tokens", {"scopes": ["read"], "user": "new"})).json()["id"]
+    assert (
+        await world.ask(olaf, "POST", "/api/tokens", {"scopes": ["read"], "user": "new"})
+    ).status_code == 403
+    made = (await world.ask(TOKEN, "POST", "/api/pair", {"user": "late", "role": "operator"})).json()
+    redeemed = await world.ask("", "POST", "/api/pair/redeem", {"code": made["code"]})
+    assert redeemed.status_code == 200, redeemed.text
+    entries = await logged(world, bus, 6)
+    code = made["code"].split("_")[1]
+    assert [(each.who, each.what, each.about) for each in entries[:5]] == [
+        ("admin", "POST /api/users", {"user": "new", "role": "viewer"}),
+        ("admin", "PATCH /api/users/{user}", {"user": "new", "role": "admin"}),
+        ("admin", "POST /api/tokens", {"user": "new", "scopes": "read", "token": token}),
+        ("olaf", "POST /api/tokens", {"user": "new", "scopes": "read"}),
+        ("admin", "POST /api/pair", {"user": "late", "role": "operator", "code": code}),
+    ]
+    last = entries[5]
+    assert (last.who, last.what, last.about["user"], last.about["code"]) == (
+        "late",
+        "POST /api/pair/redeem",
+        "late",
+        code,
+    )
+    assert last.about["token"] in {each["id"] for each in (await listed_tokens(world))}
+
+
+async def listed_tokens(world: GatewayInMemory) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await world.ask(TOKEN, "GET", "/api/tokens")).json()["tokens"]
+    return found
 
 
 async def test_it_is_read_by_admins_with_filters_and_pages(world: GatewayInMemory, bus: FakeBus) -> None:

@@ -22,7 +22,8 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             server (`mcp prompt`), or `login`.
         who: named as the sender. account: the user whose rights were used. token: id of the API token.
         outcome: `refused`: not allowed, or not as asked. `failed`: it may have been done.
-        session: that it was about. about: other ids of its address.
+        session: that it was about. about: other ids of its address; also the user, role, token or
+            pairing code that it makes, and the role that it gives.
         fields: names, not values, of what a change sets.
         address: of the client, as the gateway sees it.
     """

@@ -66,7 +66,8 @@ def audited(operation: Operation, inner: RouteFunction) -> RouteFunction:
 async def _entry(request: Request, what: str, outcome: AuditOutcome, status: int) -> AuditEntry:
     state = request.state
     principal = principal_of(request) if getattr(state, "principal", None) is not None else None
-    ids = {name: str(value)[:64] for name, value in request.path_params.items()}
+    known = {**request.path_params, **getattr(state, "audited_about", {})}
+    ids = {name: str(value)[:64] for name, value in known.items()}
     session = ids.pop("session", "") or getattr(state, "audited_session", "")
     return AuditEntry(
         at=now_ms(),

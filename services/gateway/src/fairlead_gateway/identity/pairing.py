@@ -101,6 +101,7 @@ async def create(request: Request) -> Response:
     gateway, principal = gateway_of(request), principal_of(request)
     body = await decode(request, NewPairing)
     user = body.user or principal.account
+    request.state.audited_about = {"user": user}
     user_id, role = _paired(gateway.auth.directory, principal, user, body.role)
     own = user == principal.account
     rights = [scope for scope in SCOPES if scope in SCOPES_OF[role] and scope != "pairing"]
@@ -130,6 +131,7 @@ async def create(request: Request) -> Response:
     async with answering():
         bucket = Bucket(gateway.bus, subjects.BUCKET_USERS)
         await bucket.create(pairing_key(code_id), msgspec.json.encode(record), ttl_s=body.ttl_s + 60)
+    request.state.audited_about |= {"role": role, "code": code_id}
     answer = MadePairing(
         code=code, path=f"/login?code={code}", user=user, role=role, expires_at=record.expires_at
     )
@@ -179,6 +181,8 @@ async def redeem(request: Request) -> Response:
         record, grant = await redeemed(gateway, body.code, request.state.address)
         grant = msgspec.structs.replace(grant, name=body.name or record.name)
         token, made = await make_token(gateway, grant)
+    request.state.audited_user = made.user
+    request.state.audited_about = {"user": made.user, "code": record.id, "token": made.id}
     answer = PairedToken(
         token=token, user=made.user, role=record.role, scopes=made.scopes, expires_at=made.expires_at
     )

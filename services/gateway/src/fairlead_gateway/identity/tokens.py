@@ -118,6 +118,7 @@ async def create(request: Request) -> Response:
     gateway, principal = gateway_of(request), principal_of(request)
     body = await decode(request, NewToken)
     user = body.user or principal.account
+    request.state.audited_about = {"user": user, "scopes": ",".join(body.scopes)}
     user_id, role = _owner(gateway.auth.directory, principal, user)
     scopes = checked_scopes(principal, role, body.scopes)
     made = Grant(
@@ -131,6 +132,7 @@ async def create(request: Request) -> Response:
     )
     async with answering():
         token, record = await make_token(gateway, made)
+    request.state.audited_about["token"] = record.id
     answer = MadeToken(
         token=token, id=record.id, user=user, scopes=record.scopes, expires_at=record.expires_at
     )

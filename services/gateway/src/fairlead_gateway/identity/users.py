@@ -92,6 +92,7 @@ async def add(request: Request) -> Response:
     check_parameters(request)
     gateway = gateway_of(request)
     body = await decode(request, NewUser)
+    request.state.audited_about = {"user": body.name, "role": body.role}
     async with answering():
         user = await make_user(gateway, body.name, body.role, principal_of(request).user, adopt=body.adopt)
     return json_response(_shown(gateway, user), 201)
@@ -102,6 +103,7 @@ async def change(request: Request) -> Response:
     check_parameters(request)
     gateway, name = gateway_of(request), _name(request)
     body = await decode(request, UserChange)
+    request.state.audited_about = {"role": body.role} if body.role else {}
     _check_login(gateway, name, body.tailscale)
     async with answering():
         while True:
