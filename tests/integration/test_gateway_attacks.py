@@ -78,6 +78,20 @@ SMUGGLED = [
     f"Transfer-Encoding: chunked\r\n\r\n0\n\n{HIDDEN}",
     f"X: a\n\n{HIDDEN}",
     f"X: a\r\r\n\r\n{HIDDEN}",
+    f"Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{HIDDEN}",
+    f"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{HIDDEN}",
+    f"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n{HIDDEN}",
+    f'Transfer-Encoding: "chunked"\r\n\r\n0\r\n\r\n{HIDDEN}',
+    f"Transfer-Encoding: \xa0chunked\r\n\r\n0\r\n\r\n{HIDDEN}",
+    f"Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n{HIDDEN}",
+    f"Content-Length: 0\r\n 5\r\n\r\n{HIDDEN}",
+    f"Content-Length: 0\r\nContent-Length: {len(HIDDEN)}\r\n\r\n{HIDDEN}",
+    f"Content-Length: \xb2\r\n\r\n{HIDDEN}",
+    f"Content-Length: 1_0\r\n\r\n{HIDDEN}",
+    f"Content-Length\0: 0\r\n\r\n{HIDDEN}",
+    f"Transfer-Encoding: chunked\r\n\r\n2\r\n{{}}0\r\n\r\n{HIDDEN}",
+    f"Transfer-Encoding: chunked\r\n\r\n0_0\r\n\r\n{HIDDEN}",
+    f"Transfer-Encoding: chunked\r\n\r\n0\r\nContent-Length: 9\r\n\r\n{HIDDEN}",
 ]
 
 

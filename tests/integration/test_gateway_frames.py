@@ -153,3 +153,32 @@ async def test_guesses_over_this_way_wait_like_all_others(gateway: RunningGatewa
     over_http = await gateway.http.get("/api/me", headers={"Authorization": "Bearer a-wrong-token-0099"})
     assert over_http.status_code == 429
     assert await tried(TOKEN) == 200, "the right one never waits"
+
+
+HANDSHAKE = (
+    "GET /ws{more_path} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{more}\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("more_path", "more"),
+    [
+        ("", "Content-Length: 3\r\n"),
+        ("", "Transfer-Encoding: chunked\r\n"),
+        ("", "X: y\r\n" * 200),
+        ("", f"X: {'y' * 9000}\r\n"),
+        ("?" + "y" * 9000, ""),
+    ],
+    ids=["a body", "a body in chunks", "many headers", "a long header", "a long address"],
+)
+async def test_a_handshake_that_cannot_be_read_keeps_no_connection(
+    gateway: RunningGateway, more_path: str, more: str
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+    writer.write(HANDSHAKE.format(more_path=more_path, more=more).encode())
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 400 "), answer
+    writer.close()
+    assert (await gateway.call("GET", "/api/me"))[0] == 200

@@ -23,6 +23,7 @@ _ABSOLUTE: Final = re.compile(rb"https?://([^/?#]*)", re.I)
 _FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 )
+_BAD_HANDSHAKE: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class ServerConfig(uvicorn.Config):
@@ -104,6 +105,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_is_here()
         self._is_in_head = False
         self._check_address()
+        self._check_coding()
         super().on_headers_complete()
         self.scope["fairlead.abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
 
@@ -132,6 +134,12 @@ class HttpProtocol(HttpToolsProtocol):
         hosts = [value.lower() for name, value in self.headers if name == b"host"]
         if named is None or hosts != [named[1].lower()]:
             raise ValueError("the address and the header Host name different hosts")  # becomes a 400
+
+    def _check_coding(self) -> None:
+        """No other coding than `chunked`, said once: a proxy may go by the first of several."""
+        codings = [value for name, value in self.headers if name == b"transfer-encoding"]
+        if codings and [coding.strip().lower() for coding in codings] != [b"chunked"]:
+            raise ValueError("Transfer-Encoding: only `chunked`, once")  # becomes a 400
 
     def _count(self, size: int) -> None:
         self._head_bytes += size
@@ -166,6 +174,14 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """It has caught up."""
         self.config.unread.end(self)
         super().resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came. A handshake that cannot be read is refused: uvicorn waits for another one for ever."""
+        super().data_received(data)
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
+            if not self.transport.is_closing():
+                self.transport.write(_BAD_HANDSHAKE)
+                self.transport.close()
 
     def handle_connect(self, event: Handshake) -> None:
         """The handshake is here; the application starts after this."""
