@@ -178,10 +178,10 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         """Bytes came. A handshake that cannot be read is refused: uvicorn waits for another one for ever."""
         super().data_received(data)
-        if self.conn.handshake_exc is not None and not self.handshake_initiated:
-            if not self.transport.is_closing():
-                self.transport.write(_BAD_HANDSHAKE)
-                self.transport.close()
+        is_broken = self.conn.handshake_exc is not None and not self.handshake_initiated
+        if is_broken and not self.transport.is_closing():
+            self.transport.write(_BAD_HANDSHAKE)
+            self.transport.close()
 
     def handle_connect(self, event: Handshake) -> None:
         """The handshake is here; the application starts after this."""
