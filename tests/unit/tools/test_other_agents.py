@@ -114,7 +114,15 @@ async def test_an_error_and_a_question_end_the_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    "subject", ["fairlead.session.main.in.result.c", "agents.prompt.other.ops.x", "demo.deploy", "_INBOXES.x"]
+    "subject",
+    [
+        "fairlead.session.main.in.result.c",
+        "agents.prompt.other.ops.x",
+        "demo.deploy",
+        "_INBOXES.x",
+        "_INBOX.agents." + "x" * 5000,  # at this one a server closes the connection of the executor
+        "_INBOX.agents.\x0b",
+    ],
 )
 async def test_an_agent_cannot_have_the_answer_to_its_query_sent_elsewhere_than_to_an_inbox(
     subject: str,

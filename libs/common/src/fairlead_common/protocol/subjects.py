@@ -1,9 +1,13 @@
 """Every subject, stream, bucket and header that Fairlead uses, and how they are built and parsed."""
 
+import re
 from typing import Final, NamedTuple
 
 from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.ids import check_id
+
+MAX_ANSWER_BYTES: Final = 512  # of a subject that somebody else names for an answer
+_ANSWER: Final = re.compile(r"[^\s.*>\x00-\x20\x7f]+(\.[^\s.*>\x00-\x20\x7f]+)*")
 
 # Streams
 SESSIONS: Final = "SESSIONS"
@@ -434,3 +438,11 @@ def parse_tool(subject: str) -> ToolSubject:
     if len(tokens) != 5 or tokens[:2] != ["fairlead", "tool"]:
         raise BadMessageError(f"not a subject of a tool call: {subject!r}")
     return ToolSubject(tokens[2], tokens[3], tokens[4])
+
+
+def takes_answers(subject: str) -> bool:
+    """Whether somebody else's subject for an answer is one that servers take, without wildcards.
+
+    At one that is too long, a server closes the whole connection.
+    """
+    return len(subject.encode()) <= MAX_ANSWER_BYTES and _ANSWER.fullmatch(subject) is not None

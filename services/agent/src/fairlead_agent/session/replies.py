@@ -5,8 +5,6 @@ owner dies in between.
 """
 
 import contextlib
-import re
-from typing import Final
 
 import msgspec
 
@@ -34,10 +32,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     error: str | None = None
     calls: list[ClientCall] = []
-
-
-MAX_REPLY_SUBJECT_BYTES: Final = 512
-_SUBJECT: Final = re.compile(r"[^\s.*>\x00-\x20\x7f]+(\.[^\s.*>\x00-\x20\x7f]+)*")
 
 
 class _Wish(msgspec.Struct):
@@ -138,11 +132,8 @@ def wanted_reply(record: Record) -> str | None:
 
 
 def reply_subject(subject: str | None) -> str | None:
-    """`subject` if answers may be sent there: never into Fairlead's or the server's own subjects.
-
-    It must be one that a server takes: at one that is too long, the server closes the whole connection.
-    """
+    """`subject` if answers may be sent there: never into Fairlead's or the server's own subjects."""
     own = ("fairlead.", "$", "_INBOX_")
-    if not subject or len(subject.encode()) > MAX_REPLY_SUBJECT_BYTES or subject.startswith(own):
+    if not subject or subject.startswith(own) or not subjects.takes_answers(subject):
         return None
-    return subject if _SUBJECT.fullmatch(subject) else None
+    return subject

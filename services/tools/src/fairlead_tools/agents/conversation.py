@@ -82,7 +82,7 @@ class AgentConversation:
         if query is None:
             return False
         data = msgspec.json.encode(AgentPrompt(text))
-        if not query.reply_subject.startswith(_INBOXES):
+        if not query.reply_subject.startswith(_INBOXES) or not subjects.takes_answers(query.reply_subject):
             return False  # the other agent chose it: elsewhere it would have this executor speak for it
         targets = [query.reply_subject]
         if query.reply_subject.startswith(_INBOX):
