@@ -157,6 +157,9 @@ def test_preview_of_an_interface_names_tools_and_what_is_left_out(stack: Stack, 
     assert "No such file" in cli(stack, "tools", "preview", str(tmp_path / "none.json"), status=1).stderr
     wrong = cli(stack, "tools", "preview", str(document), "--allow", "pets", status=1)
     assert "allow" in wrong.stderr
+    mistyped = cli(stack, "tools", "preview", str(document), "--allow", "GET /petz", status=1)
+    assert "'GET /petz' of allow: it fits no operation; the nearest: GET /pets" in mistyped.stderr
+    assert "no operation would be a tool" in mistyped.stderr
 
 
 def test_login_by_oauth_is_stored_sealed_and_renewed_until_it_ends(stack: Stack, tmp_path: Path) -> None:

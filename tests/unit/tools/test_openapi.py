@@ -164,6 +164,17 @@ def test_allow_and_deny_choose_by_method_and_path() -> None:
     assert chosen(allow=["GET /**"], deny=["GET /admin/**"]) == {"GET /pets", "GET /pets/{id}"}
 
 
+def test_a_rule_that_fits_no_operation_is_told_with_the_nearest_ones() -> None:
+    paths: dict[str, Any] = {"/pets": {"get": {}, "post": {}}, "/admin/x": {"get": {}}}
+    config = OpenApi(document={}, allow=["GET /petz", "GET /pets"], deny=["* /admin/**", "PUT /zzzzz"])
+    left_out: dict[str, str] = {}
+    assert [each.path for each in operations("x", config, document(paths), left_out)] == ["/pets"]
+    assert left_out == {
+        "the rule 'GET /petz' of allow": "it fits no operation; the nearest: GET /pets, POST /pets",
+        "the rule 'PUT /zzzzz' of deny": "it fits no operation",
+    }
+
+
 def test_names_are_short_allowed_and_unique() -> None:
     long = "x" * 100
     paths: dict[str, Any] = {

@@ -171,6 +171,8 @@ async def _of_interface(name: str, interface: OpenApi) -> PreviewAnswer:
         base_url(interface, document)
     except DocumentError as error:
         text = text or str(error)
+    if not found:
+        text = text or "no operation would be a tool"
     tools = [_shown(f"{each.method} {each.path}", each.spec) for each in found]
     return PreviewAnswer(state="problem" if text else "ok", text=text, tools=tools, left_out=left_out)
 

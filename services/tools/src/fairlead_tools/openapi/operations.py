@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from difflib import get_close_matches
+from typing import Any, Final, Literal, NamedTuple
 
 from fairlead_common.config import OpenApi
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.policy.rules import API_KEY, Subject, parse_rule, touches
+from fairlead_common.policy.rules import API_KEY, Rule, Subject, parse_rule, touches
 from fairlead_common.protocol.messages import ToolSpec
 from fairlead_tools.executor_tools.names import joined
 from fairlead_tools.executor_tools.schemas import BrokenSchemaError, checked_schema, described
@@ -14,6 +15,7 @@ from fairlead_tools.openapi.schemas import DocumentError, Resolver
 
 _METHODS = ("get", "head", "post", "put", "patch", "delete")
 _READING = ("GET", "HEAD")
+_MOST_NAMED: Final = 3
 _FORM = "application/x-www-form-urlencoded"
 _OURS = frozenset(
     {"accept", "accept-encoding", "authorization", "connection", "content-encoding", "content-length"}
@@ -57,7 +59,7 @@ def operations(
     """What the configuration lets through. An operation that cannot be a tool is left out.
 
     Args:
-        left_out: takes in those, and why.
+        left_out: takes in those, and rules that fit no operation, and why.
 
     Raises:
         DocumentError: it is no OpenAPI 3 document, or has more operations than `max_tools`.
@@ -77,6 +79,7 @@ def operations(
     resolver = Resolver(document)
     made: dict[str, ApiOperation] = {}
     left_out = {} if left_out is None else left_out
+    left_out |= _idle_rules(config, paths)
     for path, method, item, operation in chosen:
         where = f"{method} {path[:200]}"
         try:
@@ -97,17 +100,43 @@ def operations(
 def _chosen(
     config: OpenApi, paths: dict[str, Any]
 ) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
-    allow = [parse_rule(f"*({text})") for text in config.allow]
-    deny = [parse_rule(f"*({text})") for text in config.deny]
+    allow = [_rule(text) for text in config.allow]
+    deny = [_rule(text) for text in config.deny]
+    for path, method, item in _all(paths):
+        subject = _subject(method, path)
+        if not touches(deny, subject) and (not allow or touches(allow, subject)):
+            yield path, method, item, item[method.lower()]
+
+
+def _all(paths: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Path, method and item of all operations."""
     for path, item in paths.items():
-        if not isinstance(item, dict) or not path.startswith("/"):
-            continue
-        for method in _METHODS:
-            subject = Subject(name="", group="api", api=(method.upper(), path))
-            if not isinstance(item.get(method), dict) or touches(deny, subject):
+        if isinstance(item, dict) and path.startswith("/"):
+            for method in _METHODS:
+                if isinstance(item.get(method), dict):
+                    yield path, method.upper(), item
+
+
+def _idle_rules(config: OpenApi, paths: dict[str, Any]) -> dict[str, str]:
+    """Rules that fit no operation, and what is nearest: a typing error in them would be hard to find."""
+    subjects = {f"{method} {path}": _subject(method, path) for path, method, _ in _all(paths)}
+    found: dict[str, str] = {}
+    for kind, rules in (("allow", config.allow), ("deny", config.deny)):
+        for text in rules:
+            if any(touches([_rule(text)], subject) for subject in subjects.values()):
                 continue
-            if not allow or touches(allow, subject):
-                yield path, method.upper(), item, item[method]
+            near = get_close_matches(text, subjects, n=_MOST_NAMED)
+            hint = f"; the nearest: {', '.join(near)}" if near else ""
+            found[f"the rule {text!r} of {kind}"] = f"it fits no operation{hint}"[:300]
+    return found
+
+
+def _rule(text: str) -> Rule:
+    return parse_rule(f"*({text})")
+
+
+def _subject(method: str, path: str) -> Subject:
+    return Subject(name="", group="api", api=(method, path))
 
 
 def _operation(
