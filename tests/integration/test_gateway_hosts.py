@@ -64,6 +64,8 @@ ORIGINS = [
     "null",
     "http://evil.com",
     "http://localhost:1",
+    "http://127.0.0.1:1",  # the gateway's own name with another port
+    "http://127.0.0.1",
     "http://127.0.0.1.evil.com",
     "file://",
     "http://",

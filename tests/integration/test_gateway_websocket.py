@@ -238,7 +238,8 @@ async def test_rights_are_those_of_the_token(gateway: RunningGateway, bus: Bus) 
 async def test_only_the_right_credentials_and_the_right_page_come_in(
     gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert await refused(gateway, additional_headers={"Origin": "https://evil.example"}) == 403
+    for origin in ("https://evil.example", "http://127.0.0.1:1", "http://localhost"):
+        assert await refused(gateway, additional_headers={"Origin": origin}) == 403, origin
     assert await refused(gateway, host="evil.example") == 421
     assert await refused(gateway, query=f"?token={TOKEN}") == 400
     url = url_of(gateway)
