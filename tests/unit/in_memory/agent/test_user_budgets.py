@@ -12,8 +12,10 @@ from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.streams import provision
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.budgets import end_of, refusal_to_raise, scope_of_agent, scope_of_user
+from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.entries import BudgetReservationEntry, BudgetSettlementEntry
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import ToolCall
 from fairlead_common.protocol.notices import CreateSession
 from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall, PlainMessage
 from fairlead_common.protocol.users import UserBudget, UserRecord, user_key
@@ -22,6 +24,7 @@ from tests.support.fake_nats.faults import Fault
 from tests.support.memory_model import text
 from tests.support.memory_world import MemoryWorld, memory_world
 from tests.unit.in_memory.agent.test_budget import PRICED, REPLY, _help, of, replies, settings
+from tests.unit.in_memory.agent.test_ended_processes import ends
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +73,43 @@ async def test_whoever_writes_in_a_shared_session_pays_for_the_answer(w: MemoryW
     await w.say("a", "op=P1", sender="bob")
     await w.settled("a")
     assert ((await ledger(w, "ann")).known, (await ledger(w, "bob")).known) == (0, REPLY)
+
+
+async def test_the_end_of_a_process_is_answered_at_the_cost_of_who_wrote_last(w: MemoryWorld) -> None:
+    await user(w.bus, "ann", usd_per_day=1)
+    await user(w.bus, "bob", usd_per_day=1)
+    await w.agent(settings=PRICED)
+    await w.mail("a", "notice", CreateSession(owner="ann"), "create")
+    await w.say("a", "op=P1 steps=1", sender="bob")
+    await w.settled("a")
+    before = (await ledger(w, "bob")).known
+    assert before > 0
+    await ends(w, w.calls[0])
+    await w.settled("a", 2)
+    assert (await ledger(w, "ann")).known == 0, "the owner did not start it"
+    assert (await ledger(w, "bob")).known > before
+
+
+async def test_a_process_that_ends_in_a_run_changes_nothing_about_who_pays_for_it(w: MemoryWorld) -> None:
+    waits = asyncio.Event()
+
+    async def until_told(_: ToolCall) -> ToolOutcome:
+        await waits.wait()
+        return text_outcome("ok", "done", is_error=False)
+
+    await user(w.bus, "ann", usd_per_day=1)
+    await user(w.bus, "bob", usd_per_day=1)
+    await w.agent(settings=PRICED)
+    w.tool = until_told
+    await w.mail("a", "notice", CreateSession(owner="ann"), "create")
+    await w.say("a", "op=P1 steps=2", sender="bob")
+    await w.call_runs()
+    await ends(w, w.calls[0])
+    await w.wait_for("a", lambda log: any(getattr(e, "name", "") == "system_event" for e in log))
+    waits.set()
+    assert (await w.settled("a"))[-1] == "run completed"
+    assert ((await ledger(w, "ann")).known, (await ledger(w, "bob")).known > 0) == (0, True)
+    assert {each.user for each in of(await w.log("a"), BudgetSettlementEntry)} <= {"bob"}
 
 
 @pytest.mark.parametrize(("period", "chars"), [("day", 10), ("month", 7)])

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from fairlead_common.protocol.content import ContentBlock, Message, TextBlock, Usage, UserMessage
+from fairlead_common.protocol.custom_entries import PROCESS_SENDER
 from fairlead_common.protocol.hook_call_entries import VERIFY
 from fairlead_common.protocol.plans import PlanStep, shown_plan
 
@@ -89,6 +90,11 @@ def is_from_hook(message: Message) -> bool:
         and message.source == "system"
         and (message.sender or "").startswith(HOOK_SENDER)
     )
+
+
+def tells_of_process(message: UserMessage) -> bool:
+    """Whether it is of nothing but lines about background processes."""
+    return message.source == "system" and message.sender == PROCESS_SENDER
 
 
 def is_said(message: Message) -> bool:

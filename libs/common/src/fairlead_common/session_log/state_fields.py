@@ -29,7 +29,7 @@ from fairlead_common.protocol.messages import PromptOptions
 from fairlead_common.protocol.plans import PlanStep
 from fairlead_common.protocol.undo_entries import UndoRequestEntry
 from fairlead_common.protocol.users import ADMIN, is_user_name
-from fairlead_common.session_log.conversation import Item, LeftOut, Run, is_said
+from fairlead_common.session_log.conversation import Item, LeftOut, Run, is_said, tells_of_process
 from fairlead_common.session_log.rules import Continuation, continuation, is_unfinished
 from fairlead_common.session_log.settings import Settings
 from fairlead_common.session_log.spending import Spending
@@ -311,9 +311,13 @@ class StateFields(Settings):
 
     @property
     def user(self) -> str:
-        """Who wrote what the model answers now, as the gateway knows them; empty: nobody in particular."""
+        """Who wrote what the model answers now, as the gateway knows them; empty: nobody in particular.
+
+        The end of a background process is passed over: it counts for who wrote last, as what began it did.
+        """
         messages = (item.message for item in reversed(self.items))
-        said = next((each for each in messages if isinstance(each, UserMessage) and is_said(each)), None)
+        people = (each for each in messages if isinstance(each, UserMessage) and is_said(each))
+        said = next((each for each in people if not tells_of_process(each)), None)
         return (said.sender or "") if said is not None and said.source != "system" else ""
 
     @property
