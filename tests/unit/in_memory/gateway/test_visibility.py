@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ import pytest
 from fairlead_common.bus import Bus
 from fairlead_common.cron.requests import AddJob
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.content import AttachedFile, TextBlock, UserMessage
-from fairlead_common.protocol.entries import MessageEntry
+from fairlead_common.protocol.content import AssistantMessage, AttachedFile, TextBlock, Usage, UserMessage
+from fairlead_common.protocol.entries import MessageEntry, RunStartEntry
+from fairlead_common.protocol.entry_codec import encode_entry
+from fairlead_common.protocol.messages import UserInput
 from fairlead_common.protocol.projections import session_key, session_marker
 from fairlead_common.protocol.run_history import RunRecord, run_subject
 from fairlead_common.protocol.usage import DayUsage, UsageRow
@@ -26,6 +28,7 @@ from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.mcp_server import transcripts
 from fairlead_gateway.mcp_server.tools import BY_NAME, McpCall
 from fairlead_gateway.sessions import retention
+from fairlead_gateway.sessions.prompts import store_words
 from tests.support.fake_bus import FakeBus
 from tests.support.gateway_in_memory import TOKEN, GatewayInMemory, gateway_in_memory
 
@@ -410,6 +413,43 @@ async def test_tools_of_mcp_reach_what_their_caller_may_reach(world: GatewayInMe
     stored = await bus.last(subjects.SESSIONS, subjects.mail(made.session, "notice", "create"))
     assert stored is not None
     assert msgspec.json.decode(stored.data)["owner"] == "bob"
+
+
+@pytest.mark.parametrize("tool", ["status", "prompt"])
+async def test_who_waits_by_mcp_for_an_answer_hears_nothing_of_a_session_that_is_no_longer_shared(
+    world: GatewayInMemory, bus: FakeBus, tool: str
+) -> None:
+    told: list[str] = []
+    bob = principal("bob")._replace(scopes=frozenset({"read", "write"}))
+
+    async def tell(_: int, what: str) -> None:
+        told.append(what)
+
+    words = UserInput(text="go", sender="ann")
+    seq = await store_words(world.gateway, "for-all", "prompt", "k1", words, None, {})
+    arguments = {"key": "k1"} if tool == "status" else {"text": "go", "key": "k2"}
+    offered = BY_NAME[tool]
+    wanted = msgspec.convert({"session": "for-all", "wait": 60, **arguments}, offered.arguments)
+    async with asyncio.TaskGroup() as tasks:
+        asking = tasks.create_task(refused(offered.run(McpCall(world.gateway, bob, None, tell), wanted)))
+        await world.until(lambda: bool(told))  # it waits
+        await world.session("for-all", "ann")
+        answer = AssistantMessage(content=[TextBlock(text="a secret")], model="m", usage=Usage())
+        for entry in (
+            RunStartEntry(id="r", agent="main", model="m", mode="ask"),
+            MessageEntry(id="m", message=answer),
+        ):
+            await bus.publish(subjects.session_log("for-all"), encode_entry(entry))
+        assert await asyncio.wait_for(asking, 5) == 404
+    assert not any("secret" in each for each in told)
+
+
+async def refused(work: Awaitable[Any]) -> int:
+    """The status with which something was refused."""
+    try:
+        return len(str(await work))
+    except Problem as problem:
+        return problem.status
 
 
 CHAT = {"model": "main", "messages": [{"role": "user", "content": "hello"}]}

@@ -15,10 +15,11 @@ from fairlead_common.protocol.entries import ApprovalRequestEntry, Entry, Messag
 from fairlead_common.protocol.projections import ApprovalSummary, SessionSummary
 from fairlead_common.received import Record
 from fairlead_common.session_log.input_view import InputView
-from fairlead_gateway.events.event_stream import TAKE_WITHIN_S
+from fairlead_gateway.events.event_stream import LOGIN_CHECK_S, TAKE_WITHIN_S
 from fairlead_gateway.gateway import ANSWER_WITHIN_S, Gateway
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.identity.principal import Principal
+from fairlead_gateway.identity.session_access import still_sees
 from fairlead_gateway.sessions.approvals import refusal_to_allow
 from fairlead_gateway.sessions.stored_entries import placed
 
@@ -134,8 +135,11 @@ async def report_of(
     Args:
         principal: to whom it is reported.
         wait_s: how long that is waited for.
+
+    Raises:
+        Problem: 404, they may not see the session any more.
     """
-    following = _Following(gateway, prompt.session, InputView(prompt.seq, prompt.key), tell)
+    following = _Following(gateway, principal, prompt.session, InputView(prompt.seq, prompt.key), tell)
     await following.run(wait_s)
     return _report(principal, prompt, following.view)
 
@@ -143,8 +147,11 @@ async def report_of(
 class _Following:
     """Reads the log of a session from one prompt on."""
 
-    def __init__(self, gateway: Gateway, session: str, view: InputView, tell: TellProgress) -> None:
+    def __init__(
+        self, gateway: Gateway, principal: Principal, session: str, view: InputView, tell: TellProgress
+    ) -> None:
         self._gateway = gateway
+        self._principal = principal
         self._session = session
         self._tell = tell
         self._steps = 0
@@ -169,7 +176,9 @@ class _Following:
         caught_up = False
         async with Tail(self._gateway.bus, live, [source], lambda _: 0) as tail:
             while not self._is_over:
-                for _, record in await self._take(tail):
+                records = await self._take(tail)
+                self._check_still_sees()
+                for _, record in records:
                     await self._read(record)
                 caught_up = caught_up or not tail.has_records
                 if self._is_over or (caught_up and loop.time() >= until):
@@ -178,7 +187,11 @@ class _Following:
                     raise TimeoutError
                 if caught_up:
                     await self._tell_client(loop.time())
-                    await tail.wait(max(0.0, min(until - loop.time(), TELL_EVERY_S)))
+                    await tail.wait(max(0.0, min(until - loop.time(), LOGIN_CHECK_S)))
+
+    def _check_still_sees(self) -> None:
+        if not still_sees(self._gateway, self._principal, self._session):
+            raise Problem(404, f"session {self._session} does not exist")
 
     async def _take(self, tail: Tail) -> list[tuple[int, Record]]:
         try:
