@@ -426,7 +426,7 @@ async def test_who_waits_by_mcp_for_an_answer_hears_nothing_of_a_session_that_is
         told.append(what)
 
     words = UserInput(text="go", sender="ann")
-    seq = await store_words(world.gateway, "for-all", "prompt", "k1", words, None, {})
+    await store_words(world.gateway, "for-all", "prompt", "k1", words, None, {})
     arguments = {"key": "k1"} if tool == "status" else {"text": "go", "key": "k2"}
     offered = BY_NAME[tool]
     wanted = msgspec.convert({"session": "for-all", "wait": 60, **arguments}, offered.arguments)

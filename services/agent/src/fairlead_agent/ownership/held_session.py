@@ -18,7 +18,6 @@ from fairlead_agent.observability.run_spans import trace_stored
 from fairlead_agent.ownership.owned_elsewhere import SOON_S
 from fairlead_agent.ownership.session_parts import SessionParts, SharedParts
 from fairlead_agent.session.loop import AgentLoop, UpdateList
-from fairlead_agent.session.mailbox import Mailbox
 from fairlead_agent.session.next_step import RunLimits
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.timers import drop_timers
@@ -269,7 +268,7 @@ class HeldSession:
         failure: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
-                pumping = tasks.create_task(self._pump(owner, parts.mailbox, parts.turn), name="mail")
+                pumping = tasks.create_task(self._pump(owner, parts, update_list), name="mail")
                 try:
                     await self._serve_until_cold(owner, parts.loop, parts.titles, update_list, tasks)
                 except HandOverError as error:
@@ -287,8 +286,10 @@ class HeldSession:
                 log.info("ownership_lost", why=str(failure))
             raise failure
 
-    async def _pump(self, owner: Owner, mailbox: Mailbox, turn: ModelTurn) -> None:
+    async def _pump(self, owner: Owner, parts: SessionParts, update_list: UpdateList) -> None:
         """Consume mail as it arrives, in parallel to the agent loop."""
+        mailbox, turn, state = parts.mailbox, parts.turn, owner.state
+        seen_by = (state.owner, state.shared)
         loop = asyncio.get_running_loop()
 
         def note() -> None:
@@ -300,6 +301,9 @@ class HeldSession:
             if await owner.tail.wait(PUMP_S):
                 await mailbox.drain()
                 owner.changed.set()
+                if (state.owner, state.shared) != seen_by:  # not only once the open run goes on
+                    seen_by = (state.owner, state.shared)
+                    await update_list()
             await self._ack(owner.state.cursor)
             self._interrupt_what_must_end(owner, turn)
 
