@@ -56,6 +56,11 @@ export const UserMessage = memo(function UserMessage({
           )}
         </p>
       )}
+      {item.told && (
+        <p className={styles.told}>
+          <Escaped text={item.told} />
+        </p>
+      )}
       {item.text && <div className={long && !open ? `${styles.text} ${styles.folded}` : styles.text}>{item.text}</div>}
       <AttachedFiles files={item.files} />
       {item.images.length > 0 && (

@@ -67,6 +67,36 @@ const words = (n: number, text: string, message_id = "a1"): StreamEvent =>
   delta(n, { type: "text_delta", index: 0, text }, message_id);
 const all = (...events: StreamEvent[]): View => events.reduce((view, event) => fold(view, event, 5000), EMPTY_VIEW);
 
+describe("lines of the system before a message", () => {
+  const line = "System: [2026-11-27 10:14 UTC] A person undid changes.";
+  const both = (items: string[], texts = [line, "go on"], more: object = {}): Entry => ({
+    type: "message",
+    id: "u9",
+    seq: 9,
+    items,
+    message: { role: "user", content: texts.map((text) => ({ type: "text", text })), ...more },
+  });
+  const shown = (view: View, entry: Entry) => {
+    const item = foldEntry(view, entry).items.at(-1);
+    return item?.kind === "user" ? [item.told ?? "", item.text] : null;
+  };
+
+  it("are not the words of who said it", () => {
+    expect(shown(EMPTY_VIEW, both(["event1"]))).toEqual([line, "go on"]);
+  });
+
+  it("are none when the person wrote them, or when nothing but a queued message was taken in", () => {
+    expect(shown(EMPTY_VIEW, both([]))).toEqual(["", `${line}\ngo on`]);
+    expect(shown(EMPTY_VIEW, both(["event1"], [line]))).toEqual(["", line]);
+    const queue = [{ id: "q1" }] as unknown as View["queue"];
+    expect(shown({ ...EMPTY_VIEW, queue }, both(["q1"]))).toEqual(["", `${line}\ngo on`]);
+  });
+
+  it("stay the text of a message that is of the system alone", () => {
+    expect(shown(EMPTY_VIEW, both(["event1"], [line, "wake"], { source: "system" }))).toEqual(["", `${line}\nwake`]);
+  });
+});
+
 describe("a reply that is being written", () => {
   it("grows piece by piece, block by block", () => {
     const view = all(

@@ -275,14 +275,16 @@ function foldMessage(view: View, entry: MessageEntry): View {
     case "user": {
       const queue = view.queue.filter((item) => !entry.items?.includes(item.id));
       const source = message.source ?? "prompt";
+      const told = linesBefore(view, entry);
       const asked = view.run?.asked;
       const run = asked && view.run ? { ...view.run, asked: "" } : view.run;
       const item = {
         kind: "user",
         id: entry.id,
         ts,
-        ...contentOf(message.content),
+        ...contentOf(told ? message.content.slice(1) : message.content),
         source,
+        ...(told ? { told } : {}),
         ...(message.sender ? { sender: message.sender } : {}),
         ...(message.server_prompt
           ? {
@@ -306,6 +308,15 @@ function foldMessage(view: View, entry: MessageEntry): View {
     case "tool_result":
       return withResult(view, message);
   }
+}
+
+/** The lines of the system that stand before what somebody said; empty: there are none. */
+function linesBefore(view: View, { message, items = [] }: MessageEntry): string {
+  if (message.role !== "user" || message.source === "system" || message.content.length < 2) return "";
+  const [first] = message.content;
+  const waited = new Set(view.queue.map((item) => item.id));
+  const isTold = first?.type === "text" && first.text.startsWith("System: [") && items.some((id) => !waited.has(id));
+  return isTold ? first.text : "";
 }
 
 /** A call that has its result asks no one any more: it may have been stopped before anyone answered. */

@@ -44,6 +44,8 @@ export type Item =
       images: ImageBlock[];
       files: AttachedFile[];
       source: Source;
+      /** Lines of the system that the model was told with it: nobody said them. */
+      told?: string;
       /** Who said it, where that is known. */
       sender?: string;
       asked?: string;
