@@ -1,75 +1,77 @@
-"""Live viewers of one gateway: how late events arrive, and what viewers that read nothing do to the others.
+"""Live viewers of one gateway: how late events arrive, and what clients that read nothing do to the others.
 
 A gateway and a nats-server as processes of their own. Sessions are written as an agent would, each event with
 the time at which it was made; 300 viewers read server-sent events, 200 use the WebSocket API. Then beside
-1,000 viewers that asked for a long log and read nothing.
+1,000 viewers that asked for a long log and read nothing, and beside 1,000 that asked in all other ways.
 """
 
 import asyncio
 import json
-import os
 import re
 import resource
-import shutil
-import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from typing import Final, NamedTuple
 
-import httpx
-import psutil
 from websockets.asyncio.client import ClientConnection, connect
 
 from bench.latency import Result
 from bench.report import Row, spread
 from bench.setting import Json, Options
-from fairlead_common.bus import Bus
-from fairlead_common.bus.settings import BusSettings
-from fairlead_common.bus.streams import provision
 from fairlead_common.protocol.events import Delta, MessageUpdate
-from tests.integration.gateway_fixture import FakeAgent
-from tests.support.nats_server import NatsServer, free_port
+from tests.integration.gateway_fixture import TOKEN, FakeAgent
+from tests.support.gateway_process import GatewayProcess, gateway_process
+from tests.support.slow_readers import Ask, get, reads_nothing
 
 SESSIONS = 10
 STREAMS = 300  # of server-sent events
 SOCKETS = 200
-IDLE_READERS = 1000
 PER_SECOND = 3000  # events delivered, over all viewers
 SECONDS = 20.0
 LONG_LOG = 200  # replies of 50 KB
-CUT_OFF_WITHIN_S = 40.0
-TOKEN = "a-token-for-measurements-only"
+CUT_OFF_WITHIN_S = 45.0
+SETTLED_S = 8.0  # after the last one is cut off; what it had is given back after moments
+EVENTS: Final[dict[Ask, int]] = {"events": 1000}  # how many ask so, and read nothing
+OTHERS: Final[dict[Ask, int]] = {"websocket": 550, "response": 350, "entries": 50, "flood": 50}
 
 _MADE_AT = re.compile(rb'"text":"(\d+)"')
 
 
-@dataclass
-class RunningGateway:
-    """A gateway as a process."""
+class Crowd(NamedTuple):
+    """What clients that read nothing cost.
 
-    port: int
-    process: psutil.Process
-    http: httpx.AsyncClient
+    Fields:
+        memory_mb: of the gateway before them, at most, and after they were cut off.
+        left: how many of their connections.
+    """
 
-    def memory_mb(self) -> float:
-        return round(self.process.memory_full_info().pss / 1e6, 1)
+    readers: int
+    beside: Json
+    memory_mb: tuple[float, float, float]
+    left: int
 
-    def cpu_s(self) -> float:
-        spent = self.process.cpu_times()
-        return float(spent.user + spent.system)
+    def rows(self, name: str, most_kb: float, alone_ms: float) -> list[Row]:
+        before, most, after = self.memory_mb
+        each_kb = round((most - before) * 1000 / self.readers, 1)
+        late_ms = self.beside["late_ms"]["p99"]
+        return [
+            Row(f"beside {self.readers} {name}: p99", late_ms, "ms", 100.0),
+            Row("the same, compared with no one beside", round(late_ms / alone_ms, 2), "x"),
+            Row(f"memory: each of {self.readers} {name}", each_kb, "KB", most_kb),
+            Row(f"memory: more after these {name}", round(after - before, 1), "MB", 50.0),
+            Row(f"still connected, of these {name}", self.left, "", 0.0),
+        ]
 
 
 async def viewers(options: Options) -> Result:
-    """300 viewers and 200 WebSockets at 3,000 events a second; then 1,000 that read nothing beside them."""
+    """300 viewers and 200 WebSockets at 3,000 events a second; then clients that read nothing beside them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 8192), hard), hard))
     seconds = SECONDS / 4 if options.quick else SECONDS
     async with AsyncExitStack() as stack:
-        gateway, bus = await stack.enter_async_context(_running(options.work / "viewers"))
-        agents = [await _session(gateway, bus) for _ in range(SESSIONS)]
+        gateway = await stack.enter_async_context(gateway_process(options.work / "viewers"))
+        agents = [await _session(gateway) for _ in range(SESSIONS)]
         empty = gateway.memory_mb()
         late: list[float] = []
         for number in range(STREAMS):
@@ -79,73 +81,79 @@ async def viewers(options: Options) -> Result:
         await asyncio.sleep(1.0)
         alone = await _measure(gateway, agents, late, seconds)
         watched = gateway.memory_mb()
-        long_log = await _session(gateway, bus)
-        for number in range(LONG_LOG):
-            await long_log.reply(f"long{number}", "x" * 50_000)
-        for _ in range(options.scaled(IDLE_READERS)):
-            await stack.enter_async_context(_reads_nothing(gateway, long_log.session))
-        beside = await _measure(gateway, agents, late, seconds)
-        crowded = gateway.memory_mb()
-        left = await _cut_off(gateway)
-    by = f"of {options.scaled(IDLE_READERS)} that read nothing"
+        names = await _long_log(gateway)
+        crowds = [
+            await _crowd(
+                gateway, agents, late, seconds, names, {ask: options.scaled(n) for ask, n in all_.items()}
+            )
+            for all_ in (EVENTS, OTHERS)
+        ]
     shown = [
         Row("events delivered", alone["delivered_s"], "/s", PER_SECOND * 0.95, at_least=True),
         Row("an event is late, p50", alone["late_ms"]["p50"], "ms"),
         Row("an event is late, p99", alone["late_ms"]["p99"], "ms", 100.0),
         Row("CPU of the gateway", alone["cpu"], "cores"),
-        Row(f"beside them {by}: p99", beside["late_ms"]["p99"], "ms", 100.0),
         Row("memory: gateway alone", empty, "MB"),
         Row("memory: each of 500 viewers", round((watched - empty) * 1000 / (STREAMS + SOCKETS), 1), "KB"),
-        Row(f"memory: each {by}", round((crowded - watched) * 1000 / options.scaled(IDLE_READERS), 1), "KB"),
-        Row(f"still connected, {by}", left, "", 0.0),
+        *crowds[0].rows("that read no events", 100.0, alone["late_ms"]["p99"]),
+        *crowds[1].rows("that read no answers", 400.0, alone["late_ms"]["p99"]),
     ]
-    return shown, {"alone": alone, "beside": beside, "memory_mb": [empty, watched, crowded]}
+    raw = [crowd._asdict() for crowd in crowds]
+    return shown, {"alone": alone, "crowds": raw, "memory_mb": [empty, watched]}
 
 
-@asynccontextmanager
-async def _running(folder: Path) -> AsyncIterator[tuple[RunningGateway, Bus]]:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    server, port = NatsServer(folder / "nats", synced=False).start(), free_port()
-    bus = await Bus.connect(BusSettings(url=server.url), name="viewers")
-    await provision(bus)
-    environ = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")},
-        "FAIRLEAD_HOME": str(folder),
-        "FAIRLEAD_NATS_URL": server.url,
-        "FAIRLEAD_PORT": str(port),
-        "FAIRLEAD_TOKEN": TOKEN,
-    }
-    log = (folder / "gateway.log").open("wb")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "fairlead_gateway.main", env=environ, stdout=log, stderr=log
+def _scaled(options: Options, readers: dict[Ask, int]) -> dict[Ask, int]:
+    return {ask: options.scaled(count) for ask, count in readers.items()}
+
+
+async def _crowd(
+    gateway: GatewayProcess,
+    agents: list[FakeAgent],
+    late: list[float],
+    seconds: float,
+    names: dict[str, str],
+    readers: dict[Ask, int],
+) -> Crowd:
+    """Let so many ask for the long log, or the response, and measure beside them until they are cut off."""
+    before = most = gateway.memory_mb()
+
+    async def watch() -> None:
+        nonlocal most
+        while True:
+            most = max(most, await asyncio.to_thread(gateway.memory_mb))
+            await asyncio.sleep(0.5)
+
+    watching = asyncio.create_task(watch())
+    async with AsyncExitStack() as stack:
+        measuring = asyncio.create_task(_measure(gateway, agents, late, seconds))  # while they come, too
+        for ask, count in readers.items():
+            for _ in range(count):
+                name = names["response" if ask == "response" else "session"]
+                await stack.enter_async_context(reads_nothing(gateway.port, ask, name))
+        beside = await measuring
+        left = await _cut_off(gateway)
+    await asyncio.sleep(SETTLED_S)
+    watching.cancel()
+    return Crowd(sum(readers.values()), beside, (before, most, gateway.memory_mb()), left)
+
+
+async def _long_log(gateway: GatewayProcess) -> dict[str, str]:
+    """A response of ten megabytes, and its session."""
+    made = await gateway.http.post(
+        "/v1/responses", json={"model": "main", "input": "hello", "background": True}
     )
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=30) as http:
-        try:
-            async with asyncio.timeout(30):
-                while not await _answers(http):
-                    await asyncio.sleep(0.1)
-            yield RunningGateway(port, psutil.Process(process.pid), http), bus
-        finally:
-            process.kill()
-            await process.wait()
-            log.close()
-            await bus.close()
-            server.stop()
+    agent = FakeAgent(gateway.bus, made.headers["x-fairlead-session"])
+    seq, _ = await agent.mail()
+    await agent.begin([seq])
+    for number in range(LONG_LOG):
+        await agent.reply(f"long{number}", "x" * 50_000)
+    return {"response": str(made.json()["id"]), "session": agent.session}
 
 
-async def _answers(http: httpx.AsyncClient) -> bool:
-    try:
-        return (await http.get("/api/me")).status_code == 200
-    except httpx.HTTPError:
-        return False
-
-
-async def _session(gateway: RunningGateway, bus: Bus) -> FakeAgent:
+async def _session(gateway: GatewayProcess) -> FakeAgent:
     """A session in the middle of a reply."""
     made = await gateway.http.post("/api/sessions", json={})
-    agent = FakeAgent(bus, made.json()["id"])
+    agent = FakeAgent(gateway.bus, made.json()["id"])
     await gateway.http.post(f"/api/sessions/{agent.session}/prompt", json={"text": "hello"})
     seq, _ = await agent.mail()
     await agent.begin([seq])
@@ -154,7 +162,7 @@ async def _session(gateway: RunningGateway, bus: Bus) -> FakeAgent:
 
 
 async def _measure(
-    gateway: RunningGateway, agents: list[FakeAgent], late: list[float], seconds: float
+    gateway: GatewayProcess, agents: list[FakeAgent], late: list[float], seconds: float
 ) -> Json:
     """Write events evenly, and say how late they came."""
     late.clear()
@@ -195,20 +203,13 @@ class _Reader(asyncio.Protocol):
         self._note(data)
 
 
-def _request(session: str, after: int) -> bytes:
-    return (
-        f"GET /api/sessions/{session}/events?after={after} HTTP/1.1\r\nHost: localhost\r\n"
-        f"Authorization: Bearer {TOKEN}\r\n\r\n"
-    ).encode()
-
-
 @asynccontextmanager
-async def _stream(gateway: RunningGateway, session: str, late: list[float]) -> AsyncIterator[None]:
+async def _stream(gateway: GatewayProcess, session: str, late: list[float]) -> AsyncIterator[None]:
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_connection(
         lambda: _Reader(lambda data: _note(late, data)), "127.0.0.1", gateway.port
     )
-    transport.write(_request(session, -1))
+    transport.write(get(f"/api/sessions/{session}/events?after=-1"))
     try:
         yield
     finally:
@@ -216,22 +217,7 @@ async def _stream(gateway: RunningGateway, session: str, late: list[float]) -> A
 
 
 @asynccontextmanager
-async def _reads_nothing(gateway: RunningGateway, session: str) -> AsyncIterator[None]:
-    loop, sock = asyncio.get_running_loop(), socket.socket()
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)  # else the kernel reads megabytes for it
-    sock.setblocking(False)
-    await loop.sock_connect(sock, ("127.0.0.1", gateway.port))
-    transport, _ = await loop.create_connection(asyncio.Protocol, sock=sock)
-    transport.pause_reading()
-    transport.write(_request(session, 0))
-    try:
-        yield
-    finally:
-        transport.abort()
-
-
-@asynccontextmanager
-async def _socket(gateway: RunningGateway, session: str, late: list[float]) -> AsyncIterator[None]:
+async def _socket(gateway: GatewayProcess, session: str, late: list[float]) -> AsyncIterator[None]:
     async with connect(f"ws://127.0.0.1:{gateway.port}/ws", compression=None) as opened:
         await opened.send(
             json.dumps({"type": "req", "id": "1", "method": "connect", "params": {"token": TOKEN}})
@@ -251,12 +237,11 @@ async def _read(opened: ClientConnection, late: list[float]) -> None:
         _note(late, frame.encode() if isinstance(frame, str) else frame)
 
 
-async def _cut_off(gateway: RunningGateway) -> int:
+async def _cut_off(gateway: GatewayProcess) -> int:
     """How many connections are left after those that read nothing had to be dropped."""
     deadline, left = time.monotonic() + CUT_OFF_WITHIN_S, 0
     while time.monotonic() < deadline:
-        found = await asyncio.to_thread(gateway.process.net_connections, "tcp")
-        left = max(0, sum(each.status == psutil.CONN_ESTABLISHED for each in found) - STREAMS - SOCKETS - 5)
+        left = max(0, await gateway.connections() - STREAMS - SOCKETS - 5)
         if not left:
             return 0
         await asyncio.sleep(1.0)
