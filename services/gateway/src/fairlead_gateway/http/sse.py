@@ -9,6 +9,7 @@ from starlette.types import Send
 
 KEEP_ALIVE_S: Final = 10.0
 SEND_WITHIN_S: Final = 20.0  # a client that reads nothing for so long is cut off, and may resume
+SMALL_BYTES: Final = 4096  # a piece that may wait while the next one is made
 PIECE_BYTES: Final = 16 * 1024  # written at a time, and copied for each client that has not read them yet
 
 HEADERS: Final = [
@@ -68,9 +69,10 @@ async def start(send: Send, *more: tuple[bytes, bytes]) -> ChunkWriter:
         for piece in pieces(parts):
             async with asyncio.timeout(SEND_WITHIN_S):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
-                del piece  # what the client has not read of it has been copied
-                # Sends nothing, as soon as there is room: what comes next is made then, and not before.
-                await send({"type": "http.response.body", "body": b"", "more_body": True})
+                if len(piece) >= SMALL_BYTES:
+                    del piece  # what the client has not read of it has been copied
+                    # Sends nothing, as soon as there is room: what comes next is made then, and not before.
+                    await send({"type": "http.response.body", "body": b"", "more_body": True})
 
     return write
 
