@@ -78,9 +78,10 @@ def test_queue_dropped_by_an_abort_is_ended_by_the_run() -> None:
     log = Log()
     log.start()
     log.add(QueuedEntry, id="q1", kind="followup", content=[], mail_seq=2)
-    log.add(CustomEntry, name=ABORT, data={"reason": "enough"})
-    assert log.state.run is not None
-    assert (log.state.run.aborting, log.state.run.abort_reason) == (True, "enough")
+    log.add(CustomEntry, name=ABORT, cursor=3, data={"reason": "enough"})
+    run = log.state.run
+    assert run is not None
+    assert (run.aborting, run.abort_reason, run.abort_seq) == (True, "enough", 3)
     log.add(DroppedEntry, reason="the run was aborted", items=["q1"])
     assert log.state.unended == [(2, "")]
 

@@ -99,6 +99,29 @@ async def test_an_abort_of_nothing_and_one_of_another_run_change_nothing(w: Memo
     assert await dropped(w) == ["no run to abort", "run another is not running"]
 
 
+async def test_an_abort_drops_what_waited_and_what_is_said_after_it_is_answered(w: MemoryWorld) -> None:
+    await w.agent()
+    ends = asyncio.Event()
+
+    async def slow_to_end(call: ToolCall) -> ToolOutcome:
+        await ends.wait()
+        return await w.until_cancelled(call)
+
+    w.tool = slow_to_end
+    await w.say("a", "op=P1 steps=1")
+    await w.call_runs()
+    await w.say("a", "op=P2", "followup")
+    await w.abort("a")
+    await w.say("a", "op=P3", "followup")
+    await w.wait_for("a", lambda log: [each.__struct_config__.tag for each in log].count("queued") == 2)
+    ends.set()
+    story = await w.settled("a", 2)
+    assert "user: op=P2" not in story
+    assert story[story.index("run aborted") :].count("user: op=P3") == 1
+    assert story[-1] == "run completed"
+    assert await dropped(w) == ["the run was aborted"]
+
+
 async def test_an_item_that_waits_can_be_taken_back(w: MemoryWorld) -> None:
     await w.agent()
     w.mind.pause_s = 0.5

@@ -56,6 +56,7 @@ class Run:
     usage: Usage = field(default_factory=Usage)
     aborting: bool = False
     abort_reason: str = ""
+    abort_seq: int = 0  # of the mail that asked for it: what was queued later is said after this run
     spoken: bool = False  # something was said in it, or in the run that it resumes
     fallback: str = ""  # model that people were told of, which answers instead of the wanted one
     heartbeat: bool = False  # no one asked

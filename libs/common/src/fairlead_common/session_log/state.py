@@ -190,6 +190,7 @@ class SessionState(BranchFold):
         if entry.name == ABORT and self.run is not None:
             self.run.aborting = True
             self.run.abort_reason = str(entry.data.get("reason", ""))
+            self.run.abort_seq = entry.cursor
         elif entry.name == DELETE:
             self.deleting, self.delete_seq = True, self.last_seq
         elif entry.name == HANDED_OVER:

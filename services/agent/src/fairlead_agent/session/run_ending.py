@@ -52,9 +52,9 @@ class RunEnding:
             await self._note_quiet_heartbeat(profile.heartbeat.ack_max_chars)
         else:
             await self._calls.cancel_all(_LAST_TURN if step.outcome == "turn_limit" else CANCELLED)
-        is_stopped = self._state.run is not None and self._state.run.aborting
-        if step.outcome == "aborted" and is_stopped and not self._state.requests:
-            await self._drop_queue("the run was aborted")
+        run = self._state.run
+        if step.outcome == "aborted" and run is not None and run.aborting and not self._state.requests:
+            await self._drop_queue(run.abort_seq)
         await self.close(step)
 
     async def fail(self, error: ModelError, cause: OmissionCause) -> None:
@@ -117,9 +117,14 @@ class RunEnding:
             entries = list(dict.fromkeys(item.entry_id for item in state.items[state.run.first_item :]))
             await self._owner.append(CustomEntry(id=new_id(), name=HEARTBEAT_OK, data={"entries": entries}))
 
-    async def _drop_queue(self, reason: str) -> None:
+    async def _drop_queue(self, abort_seq: int) -> None:
+        """Drop what waited when the abort came. What was said later is for the next run."""
         async with self._owner.lock:
-            if items := [*self._state.queue, *self._state.compact_requests]:
+            queue = [name for name, item in self._state.queue.items() if item.mail_seq < abort_seq]
+            requests = self._state.compact_requests
+            compactions = [name for name, request in requests.items() if request.cursor < abort_seq]
+            if items := [*queue, *compactions]:
+                reason = "the run was aborted"
                 await self._owner.append_locked(DroppedEntry(id=new_id(), reason=reason, items=items))
 
     async def close(self, end: EndRun, cause: OmissionCause = NOTHING) -> None:

@@ -12,7 +12,6 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.entries import Entry, LaterEntry
 from fairlead_common.protocol.events import LiveEvent, decode_event
 from fairlead_common.received import Record
-from fairlead_common.session_log.input_view import InputView
 from fairlead_common.session_log.records import Placed
 from fairlead_gateway.events.event_stream import TAKE_WITHIN_S
 from fairlead_gateway.gateway import Gateway
@@ -26,7 +25,6 @@ HELD_BYTES: Final = 32 * 1024  # read ahead of a client, about
 PIECES_AT_ONCE: Final = 32  # that are made before the client has to read
 
 _LOG, _EVENT = 0, 1
-_LOOKS_EVERY_S: Final = 0.05
 
 _Piece = TypeVar("_Piece")
 _Added = TypeVar("_Added", covariant=True)
@@ -158,18 +156,3 @@ def pieces_of(fold: AnswerFold[_Piece], entries: Iterable[Placed]) -> Iterator[_
         if isinstance(entry, LaterEntry):
             raise LaterVersionError(f"log entry {each.place} ({entry.kind}): {entry.problem}")
         yield from fold.entry(each.seq, entry)
-
-
-async def until_over(gateway: Gateway, session: str, seq: int) -> None:
-    """Wait until the run of the mail `seq` is over, or the mail was dropped."""
-    view = InputView(seq)
-    while True:
-        async for record in gateway.bus.read(subjects.SESSIONS, subjects.session_log(session), start=seq + 1):
-            seq = record.seq
-            for each in await placed(gateway.objects, record):
-                entry = each.read()
-                if not isinstance(entry, LaterEntry):
-                    view.apply(entry, record.seq)
-        if view.end is not None:
-            return
-        await asyncio.sleep(_LOOKS_EVERY_S)

@@ -1,7 +1,6 @@
 """The answer to an accepted request: followed in the session, sent whole or as it comes."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -15,7 +14,7 @@ from fairlead_gateway.gateway import Gateway, answering
 from fairlead_gateway.http import sse
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.openai_api.accepted import AcceptedCalls, Visit
-from fairlead_gateway.openai_api.follow import AnswerFold, Follower, until_over
+from fairlead_gateway.openai_api.follow import AnswerFold, Follower
 from fairlead_gateway.openai_api.waiting_clients import LeftCall
 from fairlead_gateway.sessions.prompts import send_abort
 
@@ -24,8 +23,6 @@ log = structlog.get_logger()
 GRACE_S: Final = (
     5.0  # beside its own pause, for a client that lost its connection and sends the request again
 )
-
-OVER_WITHIN_S: Final = 5.0  # a run that was told to stop
 
 _Piece = TypeVar("_Piece")
 _Added = TypeVar("_Added", covariant=True)
@@ -214,7 +211,6 @@ class Completion(Generic[_Piece]):
                     return
             left.stopping = True
             await self._stop(stopped)
-            await self._until_over()
         except (FairleadError, TimeoutError) as error:
             log.warning("abort_failed", session=call.session, error=str(error))
             return
@@ -227,13 +223,6 @@ class Completion(Generic[_Piece]):
             async with answering():
                 seen = await call.gateway.seen(session) or {}
                 await send_abort(call.gateway, session, wish, seen)
-
-    async def _until_over(self) -> None:
-        """Wait a moment until the runs are over, for with them goes what was said meanwhile."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(OVER_WITHIN_S):
-                for call, _ in self._followed:
-                    await until_over(call.gateway, call.session, call.seq)
 
     async def _comes_back(self, visit: Visit, within_s: float, left: LeftCall) -> bool:
         """Whether the answer has a reader again within the grace; true also if the gateway ends meanwhile."""
