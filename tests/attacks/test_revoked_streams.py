@@ -17,8 +17,13 @@ CHAT = {"model": "main", "messages": [{"role": "user", "content": "op=W1 stall=6
 WAITS = rpc(
     "tools/call", name="prompt", arguments={"session": "shared", "text": "op=W2 stall=60", "wait": 60}
 )
-OF_SESSION = [("GET", "/api/sessions/shared/events", None), ("POST", "/mcp", WAITS)]
-OF_USER = [*OF_SESSION, ("GET", "/api/news", None), ("POST", "/v1/chat/completions", CHAT)]
+COMPLETIONS = "/v1/chat/completions"
+OF_SESSION = [
+    ("GET", "/api/sessions/shared/events", None, {}),
+    ("POST", "/mcp", WAITS, {}),
+    ("POST", COMPLETIONS, CHAT, {"X-Fairlead-Session": "shared"}),
+]
+OF_USER = [*OF_SESSION, ("GET", "/api/news", None, {}), ("POST", COMPLETIONS, CHAT, {})]
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +45,11 @@ TAKINGS: dict[str, Callable[[Stack], Any]] = {
 }
 
 
-async def answer_ends(stack: Stack, begun: asyncio.Event, method: str, path: str, body: Any) -> float:
+async def answer_ends(
+    stack: Stack, begun: asyncio.Event, method: str, path: str, body: Any, more: dict[str, str]
+) -> float:
     """When an answer of HTTP ended."""
-    headers = {"Authorization": f"Bearer {stack.tokens['otto']}"}
+    headers = {"Authorization": f"Bearer {stack.tokens['otto']}", **more}
     headers["Accept"] = "application/json, text/event-stream"
     url = f"http://127.0.0.1:{stack.up.port}"
     async with httpx.AsyncClient(base_url=url, headers=headers, timeout=90) as client:

@@ -22,6 +22,7 @@ from fairlead_gateway.sessions.stored_entries import placed
 log = structlog.get_logger()
 
 HELD_BYTES: Final = 32 * 1024  # read ahead of a client, about
+ACCESS_CHECK_S: Final = 2.0  # one who may not see a session any more hears it for no longer
 PIECES_AT_ONCE: Final = 32  # that are made before the client has to read
 
 _LOG, _EVENT = 0, 1
@@ -57,16 +58,25 @@ class Follower(Generic[_Piece]):
     Args:
         after: sequence of the mail that the answer is to.
         event_after: the last live event that does not matter; 0: all that are kept may.
+        may_see: whether the client may still see the session.
     """
 
     def __init__(
-        self, gateway: Gateway, session: str, fold: AnswerFold[_Piece], *, after: int, event_after: int
+        self,
+        gateway: Gateway,
+        session: str,
+        fold: AnswerFold[_Piece],
+        *,
+        after: int,
+        event_after: int,
+        may_see: Callable[[], bool] = lambda: True,
     ) -> None:
         self._gateway = gateway
         self._session = session
         self._fold = fold
         self._after = after
         self._event_after = event_after
+        self._may_see = may_see
         self._pieces: list[_Piece] = []  # read, and not yet written
         self._written_at = 0.0
 
@@ -84,6 +94,10 @@ class Follower(Generic[_Piece]):
         looked_at = self._written_at = loop.time()
         async with Tail(self._gateway.bus, tuple(routes), sources, routes.get, held_bytes=HELD_BYTES) as tail:
             while not self._fold.done:
+                if not self._may_see():
+                    why = f"session {session} is not shared with you any more"
+                    self._fold.problem = Problem(403, why, headers={"x-should-retry": "false"})
+                    return
                 for source, record in await self._take(tail):
                     for piece in self._made(await self._found(source, record)):
                         self._pieces.append(piece)
@@ -95,7 +109,8 @@ class Follower(Generic[_Piece]):
                     looked_at = loop.time()
                     await self._check_session()
                 if not self._fold.done and not tail.has_records:
-                    await tail.wait(max(0.01, self._written_at + sse.KEEP_ALIVE_S - loop.time()))
+                    pause = self._written_at + sse.KEEP_ALIVE_S - loop.time()
+                    await tail.wait(min(max(0.01, pause), ACCESS_CHECK_S))
 
     async def _write(self, write: Callable[[list[_Piece]], Awaitable[None]]) -> None:
         pieces, self._pieces = self._pieces, []

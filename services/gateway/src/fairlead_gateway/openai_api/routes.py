@@ -144,7 +144,7 @@ def _followed(
         gateway=gateway_of(request),
         session=attempt.session,
         stream=bool(body.stream),
-        sender=principal_of(request).user,
+        principal=principal_of(request),
         seq=stored.seq,
         event_seq=stored.event_seq,
         own=attempt.own,

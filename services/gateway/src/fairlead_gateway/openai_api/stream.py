@@ -13,6 +13,8 @@ from fairlead_common.protocol.messages import Abort
 from fairlead_gateway.gateway import Gateway, answering
 from fairlead_gateway.http import sse
 from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.identity.principal import Principal
+from fairlead_gateway.identity.session_access import still_sees
 from fairlead_gateway.openai_api.accepted import AcceptedCalls, Visit
 from fairlead_gateway.openai_api.follow import AnswerFold, Follower
 from fairlead_gateway.openai_api.waiting_clients import LeftCall
@@ -33,7 +35,7 @@ class AcceptedRequest(NamedTuple):
     """One accepted request for an answer.
 
     Fields:
-        stream: the client wants the answer as it comes.
+        principal: the client. stream: it wants the answer as it comes.
         seq: of the stored prompt. event_seq: last live event before it.
         own: the session was made for this call, and no one else knows it.
         detached: the run goes on when the client leaves.
@@ -46,7 +48,7 @@ class AcceptedRequest(NamedTuple):
     gateway: Gateway
     session: str
     stream: bool
-    sender: str
+    principal: Principal
     seq: int
     event_seq: int
     own: bool
@@ -219,7 +221,7 @@ class Completion(Generic[_Piece]):
     async def _stop(self, stopped: list[tuple[str, str | None]]) -> None:
         call = self._call
         for session, item in stopped:
-            wish = Abort(reason="the client closed the connection", item=item, sender=call.sender)
+            wish = Abort(reason="the client closed the connection", item=item, sender=call.principal.user)
             async with answering():
                 seen = await call.gateway.seen(session) or {}
                 await send_abort(call.gateway, session, wish, seen)
@@ -251,7 +253,14 @@ class Completion(Generic[_Piece]):
 
 
 async def _follow(call: AcceptedRequest, answer: PromptFold[_Piece], write: _Write[_Piece]) -> None:
-    follower = Follower(call.gateway, call.session, answer, after=call.seq, event_after=call.event_seq)
+    follower = Follower(
+        call.gateway,
+        call.session,
+        answer,
+        after=call.seq,
+        event_after=call.event_seq,
+        may_see=lambda: still_sees(call.gateway, call.principal, call.session),
+    )
     await follower.run(write)
     if call.told is not None:
         await call.told()
