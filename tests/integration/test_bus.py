@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import ssl
+from asyncio import sslproto
 from typing import Any
 
 import pytest
@@ -113,3 +115,21 @@ async def test_the_end_of_a_connection_is_noticed_although_the_library_does_not_
     await bus.client._close(bus.client.CLOSED, False)
     assert not bus.closed.is_set()
     await asyncio.wait_for(ending, 5)
+
+
+async def test_a_connection_that_was_cut_under_tls_is_closed_without_an_error(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = await Bus.connect(BusSettings(url=nats_server.url), name="cut")
+    context = ssl.create_default_context()
+    loop = asyncio.get_running_loop()
+    tls: Any = sslproto.SSLProtocol(loop, asyncio.Protocol(), context, loop.create_future())
+    ended = tls._get_app_transport()
+    ended._closed = True
+    ended.close()  # for the second time
+    transport = bus._nc._transport
+    assert transport is not None
+    monkeypatch.setattr(transport, "write", ended.write)
+    await bus.close()
+    with pytest.raises(AttributeError):
+        ended.write(b"PING")

@@ -35,6 +35,8 @@ REFUSED_PAUSE_S: Final = 1.0
 REFUSED_PATIENCE_S: Final = 3.0  # how long a server may refuse the user before that is believed
 LOOK_EVERY_S: Final = 1.0  # whether the connection has ended
 MAX_SUBJECTS_BYTES: Final = 4000  # of one message; servers take lines of 4096 bytes
+# The other side hung up. asyncio's transport of TLS has nothing to write to when it was closed twice.
+_GONE: Final = (OSError, AttributeError)
 _REFUSALS: Final = ("authorization violation", "authorization failed", "user authentication")
 _FORBIDDEN: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 
@@ -86,7 +88,7 @@ class Connection:
             try:
                 await connection.connect(**client_options(settings, name, inbox or name), **bus._callbacks())
                 break
-            except (OSError, nats.errors.Error, TimeoutError) as error:
+            except (nats.errors.Error, TimeoutError, *_GONE) as error:
                 if loop.time() > deadline:
                     raise BusUnavailableError(
                         f"no NATS server at {settings.url} within {timeout_s:.0f} s: {error}"
@@ -181,11 +183,11 @@ class Connection:
         if self._nc.is_connected:
             try:
                 await asyncio.wait_for(self._nc.flush(), timeout=1.0)
-            except (nats.errors.Error, TimeoutError) as error:
+            except (nats.errors.Error, TimeoutError, *_GONE) as error:
                 log.warning("bus_flush_failed", error=str(error))
         try:
             await asyncio.wait_for(self._nc.close(), timeout=2.0)
-        except (OSError, TimeoutError) as error:  # the other side was faster
+        except (TimeoutError, *_GONE) as error:  # the other side was faster
             log.warning("bus_close_failed", error=str(error))
 
     @property
