@@ -224,7 +224,10 @@ def test_a_process_that_would_not_die_with_its_supervisor_is_ended_by_the_next_s
     ("words", "text"),
     [
         (["--set", "agents.main.mod=ask"], "unknown field `mod`"),
-        (["--set", "agents.main.mode=yolo"], "Invalid enum value 'yolo'"),
+        (
+            ["--set", "agents.main.mode=yolo"],
+            "agents.main.mode: must be one of allow-all, ask, safe",
+        ),
         (["--set", "agents.main.mode"], "key=value"),
         (["--workers", "agnet=2"], "no service 'agnet'"),
     ],

@@ -151,7 +151,9 @@ def test_runs_are_listed_by_api_and_command_line(up: FairleadUp) -> None:
     assert "openai/scripted" in view
     assert "runs that ended within 15 min: " in view
     shown = up.cli("runs", "--session", session, "--since", "1h").stdout.splitlines()
-    assert ["failed (model_auth)" in shown[0], "ok:1" in shown[1]] == [True, True], shown
+    heads, *rows = shown
+    assert heads.split()[:2] == ["ENDED", "OUTCOME"]
+    assert ["failed (model_auth)" in rows[0], "ok:1" in rows[1]] == [True, True], shown
     assert up.call("GET", "/api/runs?session=..")[0] == 400
     up.api("DELETE", f"/api/sessions/{session}")
     until(lambda: not up.api("GET", f"/api/runs?session={session}")["runs"], "still listed")

@@ -151,6 +151,7 @@ def test_parameters_of_channels_are_declared_and_operations_name_their_messages(
 NOT_PUBLISHED = {
     "snapshot",  # derived, and of one version
     "runs_of",
+    "takes_answers",  # whether one may be used
     "agent_reply",  # a prefix: within an account it is an inbox of the agent
     *("session_all", "session_mail", "budget", "live", "tool_requests", "tools_consumer"),
     *("workspaces_gone", "workspace_gone", "kv_stream", "kv"),
