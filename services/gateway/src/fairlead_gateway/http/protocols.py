@@ -42,7 +42,29 @@ class ServerConfig(uvicorn.Config):
         self.idle: dict[HttpProtocol, None] = {}  # the one that has been idle longest comes first
 
 
-class HttpProtocol(HttpToolsProtocol):
+class _CountsUnread(asyncio.Protocol):
+    """Tells of what waits for its client."""
+
+    config: ServerConfig
+    transport: asyncio.Transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """A client is gone."""
+        self.config.unread.end(self)
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it is sent to."""
+        super().pause_writing()
+        self.config.unread.begin(self, self.transport.get_write_buffer_size, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self.config.unread.end(self)
+        super().resume_writing()
+
+
+class HttpProtocol(_CountsUnread, HttpToolsProtocol):
     """HTTP/1.1 with limits: time and size of the head of a request, number of connections."""
 
     config: ServerConfig
@@ -60,19 +82,8 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """A client is gone."""
         self.config.idle.pop(self, None)
-        self.config.unread.end(self)
         self._head_is_here()
         super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        """The client does not read as fast as it is sent to."""
-        super().pause_writing()
-        self.config.unread.begin(self, self.transport.get_write_buffer_size, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """It has caught up."""
-        self.config.unread.end(self)
-        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Bytes came. If no request begins with them, one has to begin soon: uvicorn waits for ever."""
@@ -155,25 +166,10 @@ class HttpProtocol(HttpToolsProtocol):
             self._timer = None
 
 
-class SocketProtocol(WebSocketsSansIOProtocol):
+class SocketProtocol(_CountsUnread, WebSocketsSansIOProtocol):
     """WebSocket connections with limits, which an application can drop at once, however much waits."""
 
     config: ServerConfig
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """A client is gone."""
-        self.config.unread.end(self)
-        super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        """The client does not read as fast as it is sent to."""
-        super().pause_writing()
-        self.config.unread.begin(self, self.transport.get_write_buffer_size, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """It has caught up."""
-        self.config.unread.end(self)
-        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Bytes came. A handshake that cannot be read is refused: uvicorn waits for another one for ever."""
