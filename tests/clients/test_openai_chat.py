@@ -9,6 +9,7 @@ import openai
 from pydantic import BaseModel
 
 from tests.clients.stack import AGENT, CAREFUL, Stack
+from tests.support.waiting import eventually
 
 WEATHER: Any = {
     "type": "function",
@@ -218,8 +219,12 @@ def test_edited_messages_and_other_answers_of_a_named_chat_are_branches_of_its_s
         stack.up.ask('answer="page" id=BR7', session=chat)
         ask('answer="six" id=BR6', "six", 'answer="eight" id=BR8')
         assert on_branch(stack, chat) == ["BR6", "six", "BR7", "page", "BR8", "eight"]
-    runs = [each for each in stack.up.entries(chat) if each["type"] == "run_end"]
-    assert [each["outcome"] for each in runs] == ["completed"] * 9
+
+    def ends() -> list[str]:
+        return [each["outcome"] for each in stack.up.entries(chat) if each["type"] == "run_end"]
+
+    eventually(lambda: len(ends()) >= 9, "the last run has ended, which its answer does not wait for")
+    assert ends() == ["completed"] * 9
 
 
 def test_a_repeated_request_of_a_chat_goes_back_once(stack: Stack) -> None:
@@ -231,8 +236,12 @@ def test_a_repeated_request_of_a_chat_goes_back_once(stack: Stack) -> None:
             client.chat.completions.create(
                 model=AGENT, messages=messages, extra_headers={"Idempotency-Key": f"again-{key}"}
             )
-    kinds = [each["type"] for each in stack.up.entries(chat)]
-    assert (kinds.count("navigate"), kinds.count("run_end")) == (1, 2)
+
+    def kinds() -> list[str]:
+        return [each["type"] for each in stack.up.entries(chat)]
+
+    eventually(lambda: kinds().count("run_end") >= 2, "the last run has ended")
+    assert (kinds().count("navigate"), kinds().count("run_end")) == (1, 2)
 
 
 def test_a_program_that_sends_only_what_is_new_does_not_begin_its_conversation_again(stack: Stack) -> None:

@@ -443,7 +443,7 @@ async def test_list_is_newest_first_in_parts_and_searchable(gateway: RunningGate
         await FakeAgent(bus, f"s{n}").list_as(title=f"Title {n}", updated_at=1000 + n % 20, preview="Größe")
     await FakeAgent(bus, "s3").list_as(title="Title 3", updated_at=9999, preview="Größe")
     async with asyncio.timeout(20):
-        while (await gateway.call("GET", "/api/sessions?limit=1"))[1]["sessions"][0]["id"] != "s3":
+        while (await gateway.call("GET", "/api/sessions?limit=1"))[1]["sessions"][0]["updated_at"] != 9999:
             await asyncio.sleep(0.01)
     seen: list[str] = []
     cursor = ""
