@@ -464,7 +464,7 @@ async def test_folder_of_the_catalogues_that_cannot_be_written_ends_nothing(
         ),
         asyncio.Event(),
     )
-    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         tasks.create_task(tools.follow(stop))
         while looks < 3:
             await asyncio.sleep(0.01)

@@ -2,6 +2,8 @@
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import cast
 
@@ -9,10 +11,13 @@ import msgspec
 import pytest
 
 from fairlead_common.config import McpServer
+from fairlead_common.config.secret import Secret
 from fairlead_tools.mcp_servers.logins import LoginFile
+from fairlead_tools.mcp_servers.sdk import McpSession
 from fairlead_tools.mcp_servers.server import McpServerConnection
 from fairlead_tools.preview import PreviewAnswer, PreviewQuestion, preview
 from tests.support.hostile_mcp_server import SOURCE
+from tests.support.mcp_servers import SERVER
 
 pytestmark = pytest.mark.process
 
@@ -74,3 +79,48 @@ async def test_server_whose_tools_change_without_pause_is_asked_once_a_second(
         await asyncio.sleep(2.5)
         running.cancel()
     assert (tmp_path / "x.log").read_text().count("tools/list") <= 5
+
+
+async def test_call_after_a_crash_waits_for_a_new_connection_while_the_old_one_is_still_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "server.py"
+    program.write_text(SERVER)
+    monkeypatch.setenv("JOURNAL", str(tmp_path / "journal"))
+    settings = McpServer(
+        command=sys.executable,
+        args=[str(program)],
+        start_timeout_s=30.0,
+        env={"JOURNAL": Secret(from_env="JOURNAL")},
+    )
+    server = McpServerConnection("x", settings, tmp_path, cast("LoginFile", None))
+    open_one = server._opened
+    asked_again = asyncio.Event()
+    opened: list[str] = []
+
+    @asynccontextmanager
+    async def one_that_ends_late() -> AsyncIterator[McpSession]:
+        opened.append("first")
+        async with await open_one() as session:
+            yield session
+        await asked_again.wait()
+        raise ConnectionError("as if its tools had been listed when it died")
+
+    async def open_next() -> AbstractAsyncContextManager[McpSession]:
+        return await open_one() if opened else one_that_ends_late()
+
+    monkeypatch.setattr(server, "_opened", open_next)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(server.run())
+        assert (await server.call("crash", {}, "c1", timeout_s=30, show=nobody)).kind == "lost"
+        again = tasks.create_task(server.call("echo", {"text": "again"}, "c2", timeout_s=30, show=nobody))
+        await asyncio.sleep(0.1)
+        assert not again.done()
+        asked_again.set()
+        answer = await again
+        assert (answer.kind, "again" in str(answer.result)) == ("result", True)
+        running.cancel()
+
+
+async def nobody(_: str) -> None:
+    """Nobody reads the progress."""

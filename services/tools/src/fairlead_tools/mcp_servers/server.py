@@ -55,6 +55,7 @@ class McpServerConnection:
         self._questions = ServerQuestions(name)
         self._leads = False
         self._session: McpSession | None = None
+        self._stands = False  # a connection was opened, and its end is not noted yet
         self._wanted = asyncio.Event()
         self._turned = asyncio.Event()  # replaced whenever the connection opens or an attempt fails
         self._ended = False
@@ -100,6 +101,7 @@ class McpServerConnection:
                     log.warning("mcp_server_lost", server=self.name, error=self._logged)
                 else:
                     self._failures = 0
+                self._stands = False
                 if self._failures <= 1:
                     down_since = asyncio.get_running_loop().time()
                 self._turn()
@@ -150,7 +152,7 @@ class McpServerConnection:
         return session
 
     async def _connected_as(self, session: "McpSession") -> None:
-        self._session = session
+        self._session, self._stands = session, True
         self._failures, self._said = 0, ""
         self._used_at = asyncio.get_running_loop().time()
         self._turn()
@@ -332,7 +334,7 @@ class McpServerConnection:
             raise McpUnreachableError(self._reason(error)) from error
 
     async def _open(self, patience_s: float) -> "McpSession":
-        failures = self._failures
+        failures = self._failures + self._stands  # the end of a connection is no failed attempt to open one
         try:
             async with asyncio.timeout(patience_s):
                 while self._session is None or self._session.closed:
