@@ -234,7 +234,7 @@ async def test_reply_is_over_at_its_last_event_and_its_connection_serves_the_nex
         backend = _BACK_ENDS[wire](str(server.make_url("/v1")), "key", silence_s=lambda: 2.0)
         try:
             for _ in range(2):
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     async for batch in backend.stream(request(HI)):
                         if batch[-1:] == [Finish("stop")]:
                             answered += 1

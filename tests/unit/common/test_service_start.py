@@ -17,7 +17,7 @@ async def test_a_stop_ends_what_is_waited_for_at_the_start() -> None:
             finally:
                 tidied.set()
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(serve())
         await asyncio.sleep(0)
         stop.set()
@@ -27,7 +27,7 @@ async def test_a_stop_ends_what_is_waited_for_at_the_start() -> None:
 
 async def test_once_it_serves_a_stop_leaves_the_end_to_its_parts() -> None:
     stop = asyncio.Event()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async with _ended_by(stop) as starting:
             starting.cancel()
             stop.set()

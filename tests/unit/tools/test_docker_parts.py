@@ -335,7 +335,7 @@ async def test_engine_is_asked_before_the_first_call_but_not_waited_for_long(
     missing = Engine(f"unix://{tmp_path}/nowhere")
     sandbox = DockerSandbox(tmp_path, "id", tmp_path, tasks, DockerConfig, engine=missing)
     await sandbox.begin()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while "no Docker engine listens on" not in sandbox.unavailable():
             await asyncio.sleep(0.01)
     with socket.socket(socket.AF_UNIX) as listener:

@@ -179,7 +179,7 @@ class Spoken:
         for each in words:
             writer.write(each)
             await writer.drain()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             said = await reader.read()
         writer.close()
         return said

@@ -214,7 +214,7 @@ async def test_upkeep_of_a_sandbox_that_fails_for_want_of_descriptors_is_taken_u
     monkeypatch.setattr(sandbox, "KEEP_AGAIN_S", 0.01)
     flawed, stop = _Flawed(), asyncio.Event()
     with no_descriptors():
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await Sandboxes([cast("Sandbox", flawed)]).keep(stop)
     assert flawed.begun == 2
 

@@ -17,7 +17,7 @@ async def test_files_are_answered_with_headers_and_a_raw_body_until_the_service_
     folder.mkdir()
     (folder / "index.html").write_bytes(b"<!doctype html>page")
     stop = asyncio.Event()
-    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(FileServer(bus, load(folder)).run(stop))
         await asyncio.sleep(0)
         for _ in range(3):

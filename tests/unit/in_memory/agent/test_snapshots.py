@@ -139,7 +139,7 @@ async def test_beginning_of_a_log_with_a_snapshot_is_not_waited_for(
 
     known = await folded(w)
     monkeypatch.setattr(log_beginning, "_first_records", never)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await loaded(w) == known
 
 
