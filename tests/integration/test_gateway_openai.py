@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,9 +22,10 @@ from fairlead_common.protocol.entries import ApprovalRequestEntry, DroppedEntry,
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import UserInput
 from fairlead_common.protocol.notices import CreateSession
-from tests.integration.gateway_fixture import TOKEN, FakeAgent, Json, RunningGateway
+from tests.integration.gateway_fixture import TOKEN, FakeAgent, Json, RunningGateway, running_gateway
 from tests.integration.openai_play import Script, answer, play
 from tests.support.checked_streams import checked_client
+from tests.support.nats_server import NatsServer
 from tests.support.waiting import until
 
 
@@ -114,6 +116,26 @@ async def test_first_words_arrive_while_the_model_still_writes(client: openai.As
             if text:
                 seen.set()
     assert text == "first last"
+
+
+async def test_chat_that_is_not_listed_yet_is_its_first_agents_alone(
+    bus: Bus, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    said = {"messages": [{"role": "user", "content": "go"}], "stream": True}
+    sessions = []
+    async with running_gateway(nats_server.url, tmp_path, {"agents.other.model": "demo"}) as gateway:
+        for model in ("main", "other", "main", "other"):
+            async with gateway.http.stream(
+                "POST",
+                "/v1/chat/completions",
+                json={"model": model, **said},
+                headers={"X-OpenWebUI-Chat-Id": "c1"},
+            ) as response:
+                assert response.status_code == 200
+                sessions.append(response.headers["x-fairlead-session"])
+        assert await gateway.call("GET", "/api/sessions") == (200, {"sessions": [], "next": None})
+    assert sessions[:2] == sessions[2:]
+    assert sessions[0] == "c1" != sessions[1]
 
 
 async def streamed(client: openai.AsyncOpenAI, bus: Bus, script: Script) -> str:

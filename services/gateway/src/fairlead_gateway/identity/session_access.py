@@ -116,11 +116,17 @@ async def _access(gateway: Gateway, session: str) -> SessionAccess | None:
 
 async def _stored_access(gateway: Gateway, session: str) -> SessionAccess | None:
     """As the mail that created the session has it; None if no one created it so."""
+    created = await stored_creation(gateway, session)
+    return None if created is None else access_of(created.owner, PRIVATE)
+
+
+async def stored_creation(gateway: Gateway, session: str) -> CreateSession | None:
+    """The mail that created a session, which the index may not list yet; None if no one created it so."""
     record = await gateway.bus.last(subjects.SESSIONS, subjects.mail(session, "notice", "create"))
     if record is None:
         return None
     try:
-        return access_of(msgspec.json.decode(record.data, type=CreateSession).owner, PRIVATE)
+        return msgspec.json.decode(record.data, type=CreateSession)
     except msgspec.DecodeError:
         return None
 

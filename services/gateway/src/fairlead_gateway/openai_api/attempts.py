@@ -15,7 +15,7 @@ from fairlead_common.errors import ConflictError, FairleadError, InvalidInputErr
 from fairlead_common.protocol.ids import check_id, is_id, new_id
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, problem_of
-from fairlead_gateway.identity.session_access import check_own_session, check_session
+from fairlead_gateway.identity.session_access import check_own_session, check_session, stored_creation
 from fairlead_gateway.openai_api.accepted import (
     AcceptedCall,
     AcceptedCalls,
@@ -180,13 +180,14 @@ def named_session(request: Request) -> str:
     return _token(name) if name else ""
 
 
-def session_for(request: Request, agent: str) -> str:
+async def session_for(request: Request, agent: str) -> str:
     """The session that the client names. If that of a chat is another agent's, the chat has one more."""
     name = named_session(request)
     if not is_of_chat(request):
         return name
-    known = gateway_of(request).index.session(name)
-    return name if known is None or known.agent == agent else _token(f"{_chat(request)} {agent}")
+    gateway = gateway_of(request)
+    known = gateway.index.session(name) or await stored_creation(gateway, name)
+    return name if known is None or known.agent in (agent, None) else _token(f"{_chat(request)} {agent}")
 
 
 def is_of_chat(request: Request) -> bool:

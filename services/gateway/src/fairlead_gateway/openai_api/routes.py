@@ -80,7 +80,7 @@ async def completions(request: Request) -> Completion[AnswerPiece] | SideTask:
     calls = AcceptedCalls(gateway.bus, gateway.waiting)
     known = KnownAnswers(gateway.bus, gateway.config.current.gateway.openai.session_days)
     async with once(calls, retry_is_safe=is_repeatable(request)), answering():
-        named = session_for(request, body.model)
+        named = await session_for(request, body.model)
         attempt = await attempt_of(request, calls, raw, principal.user, prefix="chat", named=named)
         attempt = await _placed(gateway, calls, known, history, attempt._replace(choices=count))
         check_same(attempt, count)
