@@ -23,6 +23,24 @@ BLOCKS = {
 }
 
 
+# Any user may send these; at some of them the library gives up, and with it the connection.
+_ADDED = b"Nats-Stream: S\r\nNats-Sequence: 7\r\n\r\n"  # by the server, when it gives a record
+UNREADABLE = {
+    "too short": (b"\r\n\r\n", None),
+    "of one byte": (b"N", None),
+    "too short, of a record": (b"\r\n" + _ADDED, "7"),
+    "a status that is no text": (b"NATS/1.0 \xff\xff \xff\r\n" + _ADDED, "7"),
+}
+
+
+@pytest.mark.parametrize(("block", "sequence"), UNREADABLE.values(), ids=UNREADABLE)
+async def test_a_block_that_the_library_cannot_read_has_what_the_server_added(
+    block: bytes, sequence: str | None
+) -> None:
+    found = await InboxClient()._process_headers(block)
+    assert (found or {}).get("Nats-Sequence") == sequence
+
+
 @pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
 async def test_headers_read_as_the_library_reads_them(block: bytes) -> None:
     assert await InboxClient()._process_headers(block) == await NatsClient()._process_headers(block)

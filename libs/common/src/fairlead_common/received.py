@@ -1,5 +1,6 @@
 """What the bus hands over: a stored record, and a message as it was delivered."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -36,6 +37,20 @@ class Delivery(NamedTuple):
     reply: str
     data: bytes
     headers: Headers
+
+
+def is_record(headers: Headers) -> bool:
+    """Whether these are the headers of a stored message, as the server gives it.
+
+    Whoever wrote the message may have given it a header `Status`, which the server's own answers have.
+    """
+    return "Nats-Sequence" in headers
+
+
+def sequence_in(headers: Mapping[str, str], name: str) -> int | None:
+    """The sequence that a header holds; None where it holds none that can be one."""
+    said = headers.get(name, "")
+    return int(said) if said.isascii() and said.isdecimal() and len(said) < 20 else None
 
 
 def moment_s(text: str) -> float:

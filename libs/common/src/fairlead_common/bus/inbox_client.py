@@ -17,6 +17,7 @@ from typing import Any, Final
 from nats.aio.client import Client as NatsClient
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
+from nats.protocol import parser
 
 from fairlead_common.received import Delivery, Headers
 
@@ -33,6 +34,13 @@ _PLAIN: Final = re.compile(
 )
 _FIELD: Final = re.compile(r"([^:\r\n]+): ?([^\r\n]*)\r\n")
 _FIELDS_FROM: Final = len(b"NATS/1.0\r\n")
+
+# The line before each message. The library also ends a subject at a vertical tab or a form feed, which a
+# server takes inside of one, and drops the connection at a line that makes no sense then.
+parser.MSG_RE = re.compile(rb"\AMSG[ \t]+([^ \t\r\n]+)[ \t]+([0-9]+)[ \t]+(([^ \t\r\n]+)[ \t]+)?([0-9]+)\r\n")
+parser.HMSG_RE = re.compile(
+    rb"\AHMSG[ \t]+([^ \t\r\n]+)[ \t]+([0-9]+)[ \t]+(([^ \t\r\n]+)[ \t]+)?([0-9]+)[ \t]+([0-9]+)\r\n"
+)
 
 
 class InboxClient(NatsClient):
@@ -91,8 +99,10 @@ class InboxClient(NatsClient):
         self._transport.write(b"".join(pending))  # a broken connection shows in the reading
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
-        if reply and not reply.startswith(_ANSWERED):
+        if reply and not (reply.startswith(_ANSWERED) and reply.isascii()):
             reply = b""
+        if not subject.isascii():  # servers take subjects that are no text
+            subject = subject.decode(errors="replace").encode()
         handler = self._heard.get(sid)
         if handler is None:
             await super()._process_msg(sid, subject, reply, data, headers)
@@ -106,8 +116,20 @@ class InboxClient(NatsClient):
     async def _process_headers(self, headers: bytes) -> Headers | None:
         if headers and _PLAIN.fullmatch(headers):
             return dict(_FIELD.findall(headers[_FIELDS_FROM:-2].decode("ascii")))
-        found: Headers | None = await super()._process_headers(headers)
+        try:
+            found: Headers | None = await super()._process_headers(headers)
+        except (
+            IndexError,
+            ValueError,
+        ):  # anyone may send a block that is none, and the connection must not end
+            found = _fields(headers)
         return found
+
+
+def _fields(block: bytes) -> Headers:
+    """The fields in a block that the library cannot read: those that the server added are among them."""
+    lines = (line.partition(":") for line in block.decode(errors="replace").split("\r\n"))
+    return {name.strip(): value.strip() for name, colon, value in lines if colon}
 
 
 def _bounded(wait_closed: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:

@@ -9,7 +9,7 @@ from nats.aio.subscription import Subscription
 
 from fairlead_common.bus.inbox_client import InboxClient
 from fairlead_common.errors import BusUnavailableError, FairleadError, ForbiddenError, NotFoundError
-from fairlead_common.received import Delivery
+from fairlead_common.received import Delivery, is_record
 
 DEAF_PAUSE_S: Final = 5.0  # before a user who may not hear answers asks for them again
 
@@ -132,6 +132,6 @@ def delivery_of(reply: Delivery, subject: str) -> Delivery:
     Raises:
         NotFoundError: it says that no one listens.
     """
-    if reply.headers.get("Status") == "503":
+    if reply.headers.get("Status") == "503" and not reply.data and not is_record(reply.headers):
         raise NotFoundError(f"no responders for {subject}")
     return reply

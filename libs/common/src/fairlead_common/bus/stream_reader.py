@@ -24,7 +24,7 @@ from fairlead_common.bus.retry import Backoff
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import BusUnavailableError, ForbiddenError, NotFoundError
 from fairlead_common.protocol import subjects as s
-from fairlead_common.received import Delivery, Headers, Record, moment_s
+from fairlead_common.received import Delivery, Headers, Record, is_record, moment_s
 
 _BY_SUBJECT: Final = frozenset({"tools"})  # services whose user reads no stream as a whole (rights.py)
 _LAGGING: Final = frozenset({"KV_config"})  # every service may read its document, and that alone
@@ -326,19 +326,16 @@ class Reader(JetStreamApi):
                 with self.answers.inbox() as (inbox, queue):
                     await self.send(subject, query, inbox, None)
                     while True:
-                        reply = await next_reply(queue, self.patience_s, subject)
-                        status = reply.headers.get("Status")
-                        if status is None:
-                            records.append(_record(delivery_of(reply, subject)))
-                        elif status == "404":
+                        reply = delivery_of(await next_reply(queue, self.patience_s, subject), subject)
+                        if is_record(reply.headers):
+                            records.append(_record(reply))
+                            continue
+                        status = reply.headers.get("Status", "")
+                        if status == "404":
                             return records, False
-                        elif status == "204":
+                        if status == "204":
                             return records, int(reply.headers.get("Nats-Num-Pending", "0")) > 0
-                        elif status == "503":
-                            raise NotFoundError(f"no responders for {subject}")
-                        else:
-                            text = reply.headers.get("Description", "refused")
-                            raise JetStreamError(int(status), text, subject)
+                        raise _refusal(reply, subject)
             except (BusUnavailableError, NotFoundError):
                 await retry.pause()
 
@@ -350,12 +347,18 @@ class Reader(JetStreamApi):
             except (BusUnavailableError, NotFoundError):
                 await retry.pause()
                 continue
-            status = reply.headers.get("Status")
-            if status is None:
+            if is_record(reply.headers):
                 return reply
-            if status == "404":
+            if reply.headers.get("Status") == "404":
                 return None
-            raise JetStreamError(int(status), reply.headers.get("Description", "refused"), subject)
+            raise _refusal(reply, subject)
+
+
+def _refusal(reply: Delivery, subject: str) -> JetStreamError:
+    status = reply.headers.get("Status", "")
+    return JetStreamError(
+        int(status) if status.isdecimal() else 0, reply.headers.get("Description", "refused"), subject
+    )
 
 
 def _record(reply: Delivery) -> Record:

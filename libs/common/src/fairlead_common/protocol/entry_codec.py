@@ -8,6 +8,7 @@ from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.entries import Entry, LaterEntry, RunEndEntry
 from fairlead_common.protocol.entry_base import EntryBase
 from fairlead_common.protocol.subjects import H_CURSOR
+from fairlead_common.received import sequence_in
 
 
 class _Head(EntryBase, frozen=True, kw_only=True):
@@ -24,8 +25,7 @@ _KNOWN = frozenset(str(kind.__struct_config__.tag) for kind in Entry.__args__)
 
 def consumed(headers: Mapping[str, str]) -> int:
     """Last mailbox sequence that a log entry consumed, by its headers; 0 where they say none."""
-    said = headers.get(H_CURSOR, "")
-    return int(said) if said.isascii() and said.isdecimal() and len(said) < 20 else 0
+    return sequence_in(headers, H_CURSOR) or 0
 
 
 def decode_entry(payload: bytes) -> Entry:

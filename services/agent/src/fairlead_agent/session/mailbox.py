@@ -39,7 +39,7 @@ from fairlead_common.protocol.notices import Notice
 from fairlead_common.protocol.questions import CallQuestion
 from fairlead_common.protocol.subjects import SessionSubject
 from fairlead_common.protocol.users import ADMIN
-from fairlead_common.received import Record
+from fairlead_common.received import Record, sequence_in
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.generations import begins_session
 from fairlead_common.session_log.input_view import TAKEN_BACK, UNREADABLE
@@ -166,8 +166,8 @@ class Mailbox:
 
     def _is_stale(self, record: Record) -> bool:
         """Whether the mail was meant for an earlier session with this id, which was deleted since."""
-        seen = record.headers.get(subjects.H_SEEN, "")
-        return seen.isascii() and seen.isdecimal() and int(seen) < self._state.born_cursor
+        seen = sequence_in(record.headers, subjects.H_SEEN)
+        return seen is not None and seen < self._state.born_cursor
 
     async def _drop_stale(self, kind: str, record: Record) -> None:
         reason = "it was sent to an earlier session of this id, which was deleted"
