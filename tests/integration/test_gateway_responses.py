@@ -212,6 +212,20 @@ async def test_background_response_is_answered_at_once_polled_and_cancelled(
     assert (await client.responses.cancel(response.id)).status == "cancelled"
 
 
+async def test_a_background_request_that_was_answered_is_a_new_one_when_it_is_sent_again(
+    gateway: RunningGateway, bus: Bus
+) -> None:
+    """By a program that sends the same bytes without a word, as a script does once an hour."""
+    body = {"model": "main", "input": "go", "background": True}
+    found = []
+    for _ in range(3):
+        status, response = await gateway.call("POST", "/v1/responses", body)
+        assert (status, response["status"]) == (200, "queued")
+        found.append(response["id"])
+    assert len(set(found)) == 3
+    assert len([r async for r in bus.read(subjects.SESSIONS, "fairlead.session.*.in.prompt.>")]) == 3
+
+
 async def test_only_a_background_response_can_be_cancelled(client: openai.AsyncOpenAI, bus: Bus) -> None:
     playing = asyncio.create_task(say(bus, 0, "done"))
     response = await client.responses.create(model="main", input="go")

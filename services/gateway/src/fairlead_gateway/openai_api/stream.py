@@ -121,7 +121,7 @@ class Completion(Generic[_Piece]):
             if done or call.gateway.streams.draining:
                 await self._whole(done, scope, receive, send)
         if done:
-            await self._end()
+            await _end(call)
         elif not call.gateway.streams.draining:
             await self._left_alone()
 
@@ -216,7 +216,7 @@ class Completion(Generic[_Piece]):
         except (FairleadError, TimeoutError) as error:
             log.warning("abort_failed", session=call.session, error=str(error))
             return
-        await self._end()
+        await _end(call)
 
     async def _stop(self, stopped: list[tuple[str, str | None]]) -> None:
         call = self._call
@@ -240,16 +240,29 @@ class Completion(Generic[_Piece]):
         async with answering():
             return await call.calls.was_taken_up(visit)
 
-    async def _end(self) -> None:
-        """Record that no one has to come back for this answer."""
-        call = self._call
-        if call.visit is None:
-            return
-        try:
-            async with answering():
-                await call.calls.end(call.visit)
-        except (FairleadError, TimeoutError) as error:
-            log.warning("call_not_ended", session=call.session, error=str(error))
+
+class AnswerAtOnce:
+    """An answer that waits for nothing: an ASGI application."""
+
+    def __init__(self, call: AcceptedRequest, answer: Response) -> None:
+        self._call = call
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        await self._answer(scope, receive, send)
+        await _end(self._call)
+
+
+async def _end(call: AcceptedRequest) -> None:
+    """Record that no one has to come back for this answer: the same request again is a new one."""
+    if call.visit is None:
+        return
+    try:
+        async with answering():
+            await call.calls.end(call.visit)
+    except (FairleadError, TimeoutError) as error:
+        log.warning("call_not_ended", session=call.session, error=str(error))
 
 
 async def _follow(call: AcceptedRequest, answer: PromptFold[_Piece], write: _Write[_Piece]) -> None:

@@ -35,7 +35,7 @@ from fairlead_gateway.openai_api.responses_api.stored import (
     read_response,
 )
 from fairlead_gateway.openai_api.responses_api.stream_events import ResponseStreamEvent
-from fairlead_gateway.openai_api.stream import AcceptedRequest, Completion
+from fairlead_gateway.openai_api.stream import AcceptedRequest, AnswerAtOnce, Completion
 from fairlead_gateway.operation import ID_PATTERN, Operation, Parameter
 from fairlead_gateway.sessions.prompts import send_abort
 from fairlead_gateway.sessions.sessions import ask_to_delete
@@ -46,7 +46,7 @@ READ_WITHIN_S: Final = 25.0
 ResponseStream = Completion[NumberedEvent]
 
 
-async def create(request: Request) -> Response | ResponseStream:
+async def create(request: Request) -> AnswerAtOnce | ResponseStream:
     """A prompt, or results of tools, stored; and the response, followed. In the background: not yet begun."""
     check_parameters(request)
     gateway, principal = gateway_of(request), principal_of(request)
@@ -64,8 +64,6 @@ async def create(request: Request) -> Response | ResponseStream:
     background = stored.parameters.background
     fold = stored.fold(waits=background, wanted=bool(body.stream))
     form = ResponseForm(stored, fold, body.instructions)
-    if background and not body.stream:
-        return form.whole([], _headers(stored))
     call = AcceptedRequest(
         gateway=gateway,
         session=stored.id.session,
@@ -80,6 +78,8 @@ async def create(request: Request) -> Response | ResponseStream:
         backoff_s=accepted.backoff_s,
         told=partial(acceptance.remember, fold) if accepted.own else None,
     )
+    if background and not body.stream:
+        return AnswerAtOnce(call, form.whole([], _headers(stored)))
     return Completion(call, fold, form)
 
 
