@@ -14,7 +14,7 @@ from fairlead_common.installation.home import home_from_environment
 from fairlead_common.protocol.audit import AuditEntry
 from fairlead_common.service.credentials import GOOD_TOKEN_CHARS, AuthFile, ensure_auth_file
 from fairlead_common.service.live_config import LiveConfig
-from fairlead_common.service.process import ServicePart, run_service
+from fairlead_common.service.process import ServicePart, Users, run_service
 from fairlead_gateway.agent_protocol.host import AgentHost
 from fairlead_gateway.app import create_app
 from fairlead_gateway.events.change_hints import ChangeHints
@@ -76,9 +76,11 @@ async def setup(bus: Bus) -> list[ServicePart]:
         await index.loaded.wait()
         await agents.run(stop)
 
+    users = Users()  # what is begun is answered by what is known, and noted, until the last answer is sent
     follow = [config.follow, directory.follow, index.follow, change_hints.follow, auth.watch]
     watch = [gateway.running.watch, TokenUses(bus, directory).run, gateway.audit.run]
-    return [*follow, *watch, serve, expire, retain, serve_agents]
+    used = [users.used(part) for part in (*follow, *watch)]
+    return [*used, users.user(serve), users.user(serve_agents), expire, retain]
 
 
 def note_failure(gateway: Gateway, address: str) -> None:
