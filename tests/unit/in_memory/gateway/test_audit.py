@@ -7,10 +7,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from fastapi import FastAPI
+from starlette.requests import Request
 
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.audit import AuditEntry, AuditRecord, chain_hash
 from fairlead_gateway.identity.audit import verified
+from fairlead_gateway.identity.audited import audited
+from fairlead_gateway.identity.principal import Principal
+from fairlead_gateway.operation import Operation
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.gateway_in_memory import TOKEN, GatewayInMemory, gateway_in_memory
 
@@ -210,3 +215,72 @@ async def test_wrong_tokens_are_noted_with_their_address(world: GatewayInMemory,
         await world.ask("wrong-wrong", "GET", "/api/me")
     assert len(heard) == 10  # no more than are taken
     assert all(heard)
+
+
+async def test_what_cannot_be_read_or_is_refused_later_is_no_failure(
+    world: GatewayInMemory, bus: FakeBus
+) -> None:
+    """`failed` says that it may have been done."""
+    olaf = world.token("olaf", "admin")
+    prompt = "/api/sessions/his/prompt"
+    asked: list[tuple[Any, int]] = [({"words": "x"}, 400), ({"text": "x", "key": "k"}, 202)]
+    for body, status in (*asked, ({"text": "y", "key": "k"}, 409)):
+        assert (await world.ask(olaf, "POST", prompt, body)).status_code == status
+    entries = await logged(world, bus, 3)
+    assert [(each.outcome, each.status) for each in entries] == [
+        ("refused", 400),
+        ("ok", 202),
+        ("refused", 409),
+    ]
+
+
+async def test_strangers_cannot_fill_the_log_with_logins_that_cannot_be_read(
+    world: GatewayInMemory, bus: FakeBus
+) -> None:
+    for _ in range(20):
+        assert (await world.ask("", "POST", "/api/login", {"nonsense": 1})).status_code == 400
+    world.gateway.audit.note(AuditEntry(at=1, what="behind"))
+    assert [each.what for each in await logged(world, bus, 1)] == ["behind"]
+
+
+async def test_a_request_that_is_cut_off_may_have_been_done(world: GatewayInMemory, bus: FakeBus) -> None:
+    """As that of a client of the WebSocket which leaves at once, or of one who lost its rights."""
+    begun = asyncio.Event()
+
+    async def endpoint(_: Request) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    operation = Operation("DELETE", "/api/users/{user}", endpoint, "remove a user", {204: None})
+    app = FastAPI()
+    app.state.gateway = world.gateway
+    scope = {
+        "type": "http",
+        "method": "DELETE",
+        "path_params": {"user": "ann"},
+        "app": app,
+        "state": {"principal": Principal("olaf", frozenset(["admin"]), "token", account="admin")},
+    }
+    asking = asyncio.ensure_future(audited(operation, endpoint)(Request(scope)))
+    await begun.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    [entry] = await logged(world, bus, 1)
+    assert (entry.what, entry.who, entry.about, entry.outcome) == (
+        "DELETE /api/users/{user}",
+        "olaf",
+        {"user": "ann"},
+        "failed",
+    )
+
+
+async def test_a_record_that_cannot_be_read_hides_no_others(world: GatewayInMemory, bus: FakeBus) -> None:
+    """Somebody who may write to the stream must not be able to hide what is in it."""
+    world.gateway.audit.note(AuditEntry(at=1, what="before"))
+    await logged(world, bus, 1)
+    await bus.publish(subjects.AUDIT_LOG, b"no record")
+    assert [(each["what"], each.get("outcome", "ok")) for each in await audit(world)] == [
+        ("unreadable record", "failed"),
+        ("before", "ok"),
+    ]

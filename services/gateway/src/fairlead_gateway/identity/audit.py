@@ -4,6 +4,7 @@ from contextlib import aclosing
 from typing import Final
 
 import msgspec
+import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -11,17 +12,21 @@ from fairlead_common.bus import Bus
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.audit import AuditEntry, AuditRecord, chain_hash
+from fairlead_common.received import Record
 from fairlead_gateway.gateway import answering, gateway_of
 from fairlead_gateway.http.problems import json_response
 from fairlead_gateway.http.request_parsing import MAX_SEQ, check_parameters, one, whole_number
 from fairlead_gateway.identity.audit_words import in_words
 from fairlead_gateway.observability.newest_first import newest_first
 
+log = structlog.get_logger()
+
 DEFAULT_LIMIT: Final = 100
 MAX_LIMIT: Final = 1000
 MAX_READ: Final = 20_000  # records of one request
 VERIFY_WITHIN_S: Final = 600.0
 _MAX_CHARS: Final = 200
+_UNREADABLE: Final = "unreadable record"
 
 _decode = msgspec.json.Decoder(AuditRecord).decode
 
@@ -111,12 +116,21 @@ async def _page(bus: Bus, query: _Query, before: int, limit: int) -> AuditPage:
                     words=in_words(entry.what, entry.outcome),
                     **msgspec.structs.asdict(entry),
                 )
-                for entry in reversed(_decode(record.data).entries)
+                for entry in reversed(_entries(record))
                 if query.takes(entry)
             ]
             if (len(found) >= limit or read >= MAX_READ) and record.seq > 1:
                 return AuditPage(entries=found, next=record.seq)
     return AuditPage(entries=found)
+
+
+def _entries(record: Record) -> list[AuditEntry]:
+    """What a record holds. One that cannot be read stands in the list, and hides no others."""
+    try:
+        return _decode(record.data).entries
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        log.warning("audit_record_unreadable", seq=record.seq, error=str(error))
+        return [AuditEntry(at=record.stored_ms, what=_UNREADABLE, outcome="failed")]
 
 
 def _text(request: Request, name: str) -> str:
@@ -144,7 +158,7 @@ async def verified(bus: Bus, known_head: str = "") -> AuditVerified:
     async for record in bus.read(subjects.AUDIT, subjects.AUDIT_LOG):
         try:
             content = _decode(record.data)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             content = AuditRecord(previous="unreadable", entries=[])
         # The stream has this one subject, and nothing is deleted from its middle: a gap is a lost record.
         fits = not records or (content.previous == head and record.seq == last + 1)

@@ -1,5 +1,6 @@
 """What of a request goes into the audit log, and when: around the endpoint of what changes something."""
 
+import asyncio
 from typing import Any, Final
 
 import msgspec
@@ -9,7 +10,7 @@ from starlette.responses import Response
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol.audit import AuditEntry, AuditOutcome
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
-from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.http.problems import Problem, problem_of
 from fairlead_gateway.identity.audit_writer import now_ms
 from fairlead_gateway.operation import Operation, RouteFunction
 
@@ -43,13 +44,12 @@ def audited(operation: Operation, inner: RouteFunction) -> RouteFunction:
     async def endpoint(request: Request) -> Any:
         try:
             answer = await inner(request)
-        except Problem as problem:
-            outcome: AuditOutcome = "failed" if problem.status >= 500 else "refused"
-            if not operation.public:  # wrong credentials are noted as such, and no faster than they are taken
-                gateway_of(request).audit.note(await _entry(request, name, outcome, problem.status))
-            raise
-        except (FairleadError, TimeoutError):
-            gateway_of(request).audit.note(await _entry(request, name, "failed", 0))
+        except BaseException as error:
+            outcome, status = outcome_of(error)
+            # Wrong credentials are noted as such, and no faster than they are taken.
+            if not operation.public or (outcome == "failed" and not isinstance(error, Problem)):
+                entry = await _entry(request, name, outcome, status)
+                gateway_of(request).audit.note(entry)
             raise
         status = answer.status_code if isinstance(answer, Response) else 200
         entry = await _entry(request, name, "ok" if status < 400 else "refused", status)
@@ -61,6 +61,20 @@ def audited(operation: Operation, inner: RouteFunction) -> RouteFunction:
         return answer
 
     return endpoint
+
+
+def outcome_of(error: BaseException) -> tuple[AuditOutcome, int]:
+    """What is noted of something that ended so: whether it may have been done, and its status."""
+    match error:
+        case Problem(status=status):
+            pass
+        case FairleadError() | TimeoutError():
+            status = problem_of(error).status
+        case asyncio.CancelledError():  # its caller lost the connection, or the rights
+            status = 0
+        case _:
+            status = 500
+    return "refused" if 400 <= status < 500 else "failed", status
 
 
 async def _entry(request: Request, what: str, outcome: AuditOutcome, status: int) -> AuditEntry:
@@ -79,7 +93,7 @@ async def _entry(request: Request, what: str, outcome: AuditOutcome, status: int
         status=status,
         session=session,
         about=ids,
-        fields=await _fields(request) if request.method == "PATCH" else [],
+        fields=await _fields(request) if status and request.method == "PATCH" else [],
         address=getattr(state, "address", ""),
     )
 
