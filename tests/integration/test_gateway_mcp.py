@@ -1,6 +1,7 @@
 """The MCP server of the gateway, by the official client and by plain requests."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from mcp.shared.exceptions import MCPError
 
 from fairlead_common.bus import Bus
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.audit import AuditEntry, AuditRecord
 from fairlead_common.protocol.content import ToolCallBlock
 from fairlead_common.protocol.entries import ApprovalRequestEntry
 from fairlead_common.protocol.ids import new_id
@@ -223,6 +225,57 @@ async def test_call_ends_with_the_token_that_it_came_with(gateway: RunningGatewa
         with pytest.raises(MCPError):
             async with asyncio.timeout(8):
                 await asking
+
+
+async def noted(gateway: RunningGateway, bus: Bus, count: int) -> list[AuditEntry]:
+    """What the audit log says of calls of tools, once there is so much."""
+    async with asyncio.timeout(20):
+        while True:
+            records = [r async for r in bus.read(subjects.AUDIT, subjects.AUDIT_LOG)]
+            entries = [e for r in records for e in msgspec.json.decode(r.data, type=AuditRecord).entries]
+            if len(found := [each for each in entries if each.what.startswith("mcp ")]) >= count:
+                return found
+            await asyncio.sleep(0.02)
+
+
+async def test_what_is_stored_is_in_the_audit_log_however_long_its_caller_stays(
+    gateway: RunningGateway, bus: Bus
+) -> None:
+    async with mcp(gateway, "2026-07-28") as client:
+        asking = asyncio.create_task(client.call_tool("prompt", {"text": "go", "wait": 600, "key": "k1"}))
+        agent = await agent_of(bus)
+        [entry] = await noted(gateway, bus, 1)  # while it waits for the answer
+        assert (entry.what, entry.outcome, entry.session) == ("mcp prompt", "ok", agent.session)
+        assert entry.address == "127.0.0.1"
+        asking.cancel()
+        with contextlib.suppress(asyncio.CancelledError, MCPError):
+            await asking
+    async with mcp(gateway) as client:
+        steered = await client.call_tool("steer", {"session": agent.session, "text": "left"})
+        assert not steered.is_error
+    assert [each.what for each in await noted(gateway, bus, 2)] == ["mcp prompt", "mcp steer"]
+
+
+async def test_what_is_refused_is_in_the_audit_log(gateway: RunningGateway, bus: Bus) -> None:
+    async with mcp(gateway) as client:
+        for name, arguments in (
+            ("prompt", {"text": "go", "session": "nowhere"}),
+            ("answer_approval", {"approval": "none", "decision": "once"}),
+            ("steer", {"session": "nowhere", "words": "?"}),
+        ):
+            assert (await client.call_tool(name, arguments)).is_error
+    token = gateway.auth_file.mint(["read", "write"], 60, user="writer")
+    async with mcp(gateway, token=token) as client:
+        assert (await client.call_tool("answer_approval", {"approval": "a", "decision": "once"})).is_error
+        assert (await client.call_tool("status", {"session": "nowhere"})).is_error  # only reads
+    entries = await noted(gateway, bus, 4)
+    assert [(each.what, each.who, each.outcome, each.status, each.session) for each in entries] == [
+        ("mcp prompt", "admin", "refused", 404, "nowhere"),
+        ("mcp answer_approval", "admin", "refused", 404, ""),
+        ("mcp steer", "admin", "refused", 400, "nowhere"),
+        ("mcp answer_approval", "writer", "refused", 403, ""),
+    ]
+    assert [each.about for each in entries[1::2]] == [{"approval": "none"}, {"approval": "a"}]
 
 
 async def test_approval_is_reported_and_answered(gateway: RunningGateway, bus: Bus) -> None:

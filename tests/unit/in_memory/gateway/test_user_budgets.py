@@ -102,7 +102,8 @@ async def test_every_list_of_what_waits_says_what_the_reader_may_not_allow(world
         (Principal("root2", SCOPES_OF["admin"], "token", role="admin", account="root2"), True),
     ):
         status = BY_NAME["status"]
-        report = await status.run(McpCall(world.gateway, principal, None, tell), status.arguments("shared"))
+        call = McpCall(world.gateway, principal, None, tell, lambda _: None)
+        report = await status.run(call, status.arguments("shared"))
         topics = Topics(world.gateway, Presence(), cast("ReadinessCheck", None), principal, tell)
         topics.add(["approval"])
         async with asyncio.TaskGroup() as tasks:

@@ -383,7 +383,7 @@ async def test_tools_of_mcp_reach_what_their_caller_may_reach(world: GatewayInMe
 
     async def run(tool: str, **arguments: object) -> Any:
         offered = BY_NAME[tool]
-        call = McpCall(world.gateway, bob, None, tell)
+        call = McpCall(world.gateway, bob, None, tell, lambda _: None)
         return await offered.run(call, msgspec.convert(arguments, offered.arguments))
 
     attempts: list[tuple[str, dict[str, object], dict[str, int]]] = [
@@ -431,7 +431,9 @@ async def test_who_waits_by_mcp_for_an_answer_hears_nothing_of_a_session_that_is
     offered = BY_NAME[tool]
     wanted = msgspec.convert({"session": "for-all", "wait": 60, **arguments}, offered.arguments)
     async with asyncio.TaskGroup() as tasks:
-        asking = tasks.create_task(refused(offered.run(McpCall(world.gateway, bob, None, tell), wanted)))
+        asking = tasks.create_task(
+            refused(offered.run(McpCall(world.gateway, bob, None, tell, lambda _: None), wanted))
+        )
         await world.until(lambda: bool(told))  # it waits
         await world.session("for-all", "ann")
         answer = AssistantMessage(content=[TextBlock(text="a secret")], model="m", usage=Usage())

@@ -17,14 +17,13 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from fairlead_common.errors import FairleadError
-from fairlead_common.protocol.audit import AuditEntry
 from fairlead_common.service.process import VERSION
 from fairlead_gateway.gateway import Gateway, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, problem_of
-from fairlead_gateway.identity.audit_writer import now_ms
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.mcp_server import transcripts
 from fairlead_gateway.mcp_server.call_keys import SESSION_HEADER, key_of_call
+from fairlead_gateway.mcp_server.call_notes import CallNote
 from fairlead_gateway.mcp_server.listening import TranscriptChanges
 from fairlead_gateway.mcp_server.run_report import RUNNING, RunReport
 from fairlead_gateway.mcp_server.tools import BY_NAME, McpCall, OfferedTool, PromptArguments, offered
@@ -42,9 +41,13 @@ logging.getLogger("mcp").setLevel(logging.CRITICAL)  # what clients send does no
 RequestContext = ServerRequestContext[Any, Request]
 
 
+def _request_of(ctx: RequestContext) -> Request:
+    assert ctx.request is not None  # noqa: S101 - all transports here are HTTP
+    return ctx.request
+
+
 def _asked(ctx: RequestContext) -> tuple[Gateway, Principal]:
-    request = ctx.request
-    assert request is not None  # noqa: S101 - all transports here are HTTP
+    request = _request_of(ctx)
     return gateway_of(request), principal_of(request)
 
 
@@ -105,24 +108,15 @@ async def _call_tool(ctx: RequestContext, params: types.CallToolRequestParams) -
     tool = BY_NAME.get(params.name)
     if tool is None:
         raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name[:80]!r}")
-    if not principal.may(tool.right):
-        return _refusal(f"{tool.name} needs the right `{tool.right}`")
+    given = params.arguments or {}
+    note = CallNote(_request_of(ctx), tool, given)
     try:
-        arguments = msgspec.convert(params.arguments or {}, tool.arguments)
-        call = McpCall(gateway, principal, _key_of(ctx, params, principal), _teller(ctx))
-        answer = await tool.run(call, arguments)
-        if not tool.read_only:
-            session = str(getattr(answer, "session", ""))
-            gateway.audit.note(
-                AuditEntry(
-                    at=now_ms(),
-                    what=f"mcp {tool.name}",
-                    who=principal.user,
-                    account=principal.account,
-                    token=principal.api_token,
-                    session=session,
-                )
-            )
+        with note.kept():
+            if not principal.may(tool.right):
+                raise Problem(403, f"{tool.name} needs the right `{tool.right}`")
+            arguments = msgspec.convert(given, tool.arguments)
+            key = _key_of(ctx, params, principal)
+            answer = await tool.run(McpCall(gateway, principal, key, _teller(ctx), note.stored), arguments)
     except msgspec.ValidationError as error:
         return _refusal(f"{tool.name}: {error}")
     except Problem as problem:
@@ -180,7 +174,7 @@ def _teller(ctx: RequestContext) -> Any:
 
 
 def _key_of(ctx: RequestContext, params: types.CallToolRequestParams, principal: Principal) -> str | None:
-    session = ctx.request.headers.get(SESSION_HEADER) if ctx.request is not None else None
+    session = _request_of(ctx).headers.get(SESSION_HEADER)
     meta: Mapping[str, Any] = ctx.meta or {}
     return key_of_call(principal.user, session, ctx.request_id, params.name, params.arguments, meta)
 

@@ -50,12 +50,14 @@ class McpCall(NamedTuple):
     Fields:
         key: made of what tells the client's request from others; None if nothing does.
         tell: tells the client how far the work is.
+        stored: to be called with the session in which what the call asks for is stored now.
     """
 
     gateway: Gateway
     principal: Principal
     key: str | None
     tell: TellProgress
+    stored: Callable[[str], None]
 
 
 class PromptArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -209,6 +211,7 @@ async def prompt(call: McpCall, arguments: PromptArguments) -> RunReport:
             await take_up(gateway, gateway.index.session(session))
         words = UserInput(text=arguments.text, sender=principal.user)
         seq = await store_words(gateway, session, "prompt", key, words, None, seen)
+    call.stored(session)
     return await report_of(gateway, principal, StoredPrompt(session, key, seq), arguments.wait, call.tell)
 
 
@@ -287,9 +290,8 @@ async def steer(call: McpCall, arguments: SteerArguments) -> MessageStored:
     async with answering():
         await check_session(gateway, call.principal, session, "write")
         seen = await gateway.must_exist(session)
-        return MessageStored(
-            session=session, seq=await store_words(gateway, session, "steer", key, words, None, seen)
-        )
+        seq = await store_words(gateway, session, "steer", key, words, None, seen)
+    return _stored(call, session, seq)
 
 
 async def abort(call: McpCall, arguments: AbortArguments) -> MessageStored:
@@ -299,7 +301,7 @@ async def abort(call: McpCall, arguments: AbortArguments) -> MessageStored:
         await check_session(call.gateway, call.principal, arguments.session, "write")
         seen = await call.gateway.must_exist(arguments.session)
         seq = await send_abort(call.gateway, arguments.session, wish, seen)
-    return MessageStored(session=arguments.session, seq=seq)
+    return _stored(call, arguments.session, seq)
 
 
 async def answer_approval(call: McpCall, arguments: ApprovalArguments) -> MessageStored:
@@ -308,7 +310,12 @@ async def answer_approval(call: McpCall, arguments: ApprovalArguments) -> Messag
     given = {"decision": arguments.decision, "answer": arguments.answer, "reason": arguments.reason}
     body = msgspec.convert(given, DecisionBody)
     seq = await store_decision(call.gateway, arguments.approval, body, call.principal)
-    return MessageStored(session=approval.session if approval else "", seq=seq)
+    return _stored(call, approval.session if approval else "", seq)
+
+
+def _stored(call: McpCall, session: str, seq: int) -> MessageStored:
+    call.stored(session)
+    return MessageStored(session=session, seq=seq)
 
 
 TOOLS: Final[tuple[OfferedTool, ...]] = (
@@ -351,7 +358,7 @@ TOOLS: Final[tuple[OfferedTool, ...]] = (
         "steer",
         "Steer a run",
         "write",
-        "TellProgress the agent something while it works; it takes it up before its next step.",
+        "Tell the agent something while it works; it takes it up before its next step.",
         SteerArguments,
         MessageStored,
         steer,
