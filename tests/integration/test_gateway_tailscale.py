@@ -181,3 +181,20 @@ async def test_addresses_behind_the_proxy_are_told_apart_by_the_throttle(world: 
     assert statuses == [401] * 10 + [429]
     assert (await world.by_proxy("203.0.113.8", funnel=True, **wrong))["status"] == 401
     assert (await world.by_proxy(ANN))["status"] == 204
+
+
+async def test_who_guesses_codes_behind_the_proxy_pauses_nobody_else(world: World) -> None:
+    wrong = f"/login?code=flp_{'0' * 16}_{'a' * 43}"
+
+    async def opened(source: str, path: str = wrong) -> int:
+        status: int = (await world.by_proxy(source, "GET", path, funnel=True))["status"]
+        return status
+
+    assert [await opened("203.0.113.9") for _ in range(11)] == [401] * 10 + [429]
+    assert await opened("203.0.113.8") == 401
+    _, made = await world.gateway.call("POST", "/api/pair", {"user": "new", "role": "viewer"})
+    assert await opened("203.0.113.7", made["path"]) == 303
+    async with asyncio.timeout(20):
+        while not (found := (await world.gateway.call("GET", "/api/audit?what=GET /login"))[1]["entries"]):
+            await asyncio.sleep(0.02)
+    assert [each["address"] for each in found] == ["203.0.113.7"]

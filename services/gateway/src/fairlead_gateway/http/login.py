@@ -57,14 +57,19 @@ async def login_page(request: Request) -> Response:
         async with answering():
             gateway = gateway_of(request)
             if CODE.fullmatch(code):
-                principal = await login_with(gateway, code, request.client.host if request.client else "")
+                principal = await login_with(gateway, code, request.state.address)
             else:
                 principal = await gateway.auth.redeem(code)
     except Problem as problem:
         return await _refused_link(request, problem)
-    gateway_of(request).audit.note(
-        AuditEntry(at=now_ms(), what="GET /login", who=principal.user, account=principal.account)
+    entry = AuditEntry(
+        at=now_ms(),
+        what="GET /login",
+        who=principal.user,
+        account=principal.account,
+        address=request.state.address,
     )
+    gateway_of(request).audit.note(entry)
     made = _login(request, principal)
     return _with_cookie(RedirectResponse(f"/#page={made.page}", 303), made)
 
