@@ -23,6 +23,8 @@ from fairlead_common.protocol.users import Sharing
 from fairlead_common.received import Delivery
 from fairlead_common.session_log.records import encode_record
 from fairlead_gateway.events.change_hints import Hint, Viewer
+from fairlead_gateway.events.event_frames import EventParts, StreamPosition
+from fairlead_gateway.events.event_stream import EventStream
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.mcp_server import transcripts
@@ -444,6 +446,30 @@ async def test_who_waits_by_mcp_for_an_answer_hears_nothing_of_a_session_that_is
             await bus.publish(subjects.session_log("for-all"), encode_entry(entry))
         assert await asyncio.wait_for(asking, 5) == 404
     assert not any("secret" in each for each in told)
+
+
+async def test_who_replays_a_session_that_is_no_longer_shared_is_shown_no_more_of_it(
+    world: GatewayInMemory, bus: FakeBus
+) -> None:
+    """However slowly they read: a long log takes them minutes."""
+    for number in range(20):
+        message = UserMessage(content=[TextBlock(text=f"secret {number:02} {'x' * 20_000}")])
+        await bus.publish(
+            subjects.session_log("for-all"), encode_entry(MessageEntry(id=f"m{number}", message=message))
+        )
+    shown: list[bytes] = []
+
+    async def write(events: list[EventParts]) -> None:
+        shown.extend(b"".join(each) for each in events)
+        if len(shown) == 3:
+            await world.session("for-all", "ann")
+
+    bob = world.gateway.auth.directory.limited(principal("bob"))
+    assert bob is not None
+    stream = EventStream(world.gateway, "for-all", StreamPosition(0, 0), bob)
+    async with asyncio.timeout(20):
+        await stream.show(write)
+    assert sum(b"secret" in each for each in shown) == 3
 
 
 async def refused(work: Awaitable[Any]) -> int:

@@ -185,7 +185,7 @@ class EventStream:
         frames = self._frames
         await self._look_back()
         stored = self._gateway.log_pages.reader(self._session, frames.log)
-        while records := await stored.take():
+        while (records := await stored.take()) and self._may_go_on():
             await write([event for record in records for event in frames.record(record)])
 
     async def _look_back(self) -> None:
