@@ -24,11 +24,12 @@ from fairlead_gateway.identity.session_access import check_session, sees
 from fairlead_gateway.sessions.session_index import IndexPage
 from fairlead_gateway.sessions.session_lookup import find, parse_cursor
 from fairlead_gateway.sessions.stored_entries import placed
-from fairlead_gateway.sessions.transcript import READ_WITHIN_S, read_before
+from fairlead_gateway.sessions.transcript import READ_WITHIN_S, has_before, read_before
 
 MEDIA_TYPE: Final = "text/markdown"
 PAGE: Final = 100
 MAX_RECORDS: Final = 1000
+MAX_READ_BYTES: Final = 16 << 20  # results of tools are long, and little of them is shown
 MAX_CHARS: Final = 200_000
 RESULT_CHARS: Final = 2000  # of a tool's result that are shown
 _PREFIX: Final = "fairlead://session/"
@@ -74,16 +75,19 @@ async def read(gateway: Gateway, principal: Principal, session: str) -> str:
         await check_session(gateway, principal, session, "read")
         summary = await find(gateway, session)
         start = await generation_start(gateway.bus, session)
-        records = await read_before(gateway.bus, session, _END, MAX_RECORDS, after=start)
+        records = await read_before(
+            gateway.bus, session, _END, MAX_RECORDS, after=start, max_bytes=MAX_READ_BYTES
+        )
         parts: list[str] = []
-        size = 0
+        size, first = 0, 0
         for record in reversed(records):
             shown = [text for each in await placed(gateway.objects, record) for text in _parts(each)]
-            size += sum(map(len, shown))
+            size, first = size + sum(map(len, shown)), record.seq
             parts += reversed(shown)
             if size > MAX_CHARS:
-                parts.append("(what was said earlier is left out)")
                 break
+        if first and await has_before(gateway.bus, session, first, after=start):
+            parts.append("(what was said earlier is left out)")
     head = f"# {summary.title or session}\n\nSession {session}, agent {summary.agent}, {summary.status}"
     return "\n\n".join([head, *reversed(parts)])
 

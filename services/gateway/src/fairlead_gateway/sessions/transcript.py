@@ -1,6 +1,9 @@
 """The log of a session as clients read it: entries with their sequence, forwards or backwards."""
 
-from collections.abc import AsyncIterator, Iterable
+import math
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from typing import Final
 
 from starlette.requests import Request
@@ -37,9 +40,10 @@ async def entries(request: Request) -> Response:
         after = max(start, whole_number(request, "after", 0, least=0, most=MAX_SEQ))
         if backwards:
             before = whole_number(request, "before", 0, least=0, most=MAX_SEQ)
-            found = await read_before(gateway.bus, session, before, limit + 1, after=after)
-            pages, more = await _within(gateway.objects, reversed(found), limit)
+            found = await read_before(gateway.bus, session, before, limit, after=after, max_bytes=MAX_BYTES)
+            pages, _ = await _within(gateway.objects, reversed(found), limit)
             pages.reverse()
+            more = bool(pages) and await has_before(gateway.bus, session, pages[0][0], after=after)
             cursor = pages[0][0] if more else None
         else:
             found, more = await read_after(gateway.bus, session, after, limit)
@@ -53,18 +57,22 @@ async def entries(request: Request) -> Response:
 async def _within(
     objects: Objects, records: Iterable[Record], limit: int
 ) -> tuple[list[tuple[int, list[bytes]]], bool]:
-    """Sequence and entries of the first records, at most `limit` entries; and whether records were left out.
+    """Sequence and entries of the first records, and whether records were left out.
 
-    No record is divided, so that the next page begins with another one.
+    At most `limit` entries, and about `MAX_BYTES`: some lie in the object store. No record is divided, so
+    that the next page begins with another one.
     """
     pages: list[tuple[int, list[bytes]]] = []
-    left = limit
+    left, room = limit, MAX_BYTES
     for record in records:
+        if room <= 0:
+            return pages, True
         entries = await with_place(objects, record)
         if pages and len(entries) > left:
             return pages, True
         pages.append((record.seq, entries))
         left -= len(entries)
+        room -= sum(map(len, entries))
     return pages, False
 
 
@@ -94,31 +102,65 @@ async def read_after(bus: Bus, session: str, after: int, limit: int) -> tuple[li
     return found, False
 
 
-async def read_before(bus: Bus, session: str, before: int, limit: int, *, after: int = 0) -> list[Record]:
+async def read_before(
+    bus: Bus, session: str, before: int, limit: int, *, after: int = 0, max_bytes: float = math.inf
+) -> list[Record]:
     """The last records of the log before `before` and after `after`, oldest first.
 
     Records know no predecessor, and sequences are shared by all sessions: a window of sequences is read
     backwards and widened until enough was found or the beginning of the log is reached.
+
+    Args:
+        max_bytes: of data; the record with which they are reached is the first one.
     """
     subject = subjects.session_log(session)
     last = await bus.last(subjects.SESSIONS, subject)
     if last is None:
         return []
     end = min(before, last.seq + 1)
-    begin = end
-    if after + 1 < end:
-        async for record in bus.read(subjects.SESSIONS, subject, start=after + 1, batch=1, limit=1):
-            begin = record.seq
+    begin = await _begin_of(bus, session, after, end)
     found: list[Record] = []
-    window = _FIRST_WINDOW
-    while len(found) < limit and end > begin:
+    room, window = max_bytes, _FIRST_WINDOW
+    while len(found) < limit and room > 0 and end > begin:
         start = max(begin, end - window)
-        found = [record async for record in _between(bus, subject, start, end)] + found
+        earlier = await _last_between(bus, subject, start, end, limit - len(found), room)
+        found = [*earlier, *found]
+        room -= sum(len(record.data) for record in earlier)
         end, window = start, window * 4
-    return found[-limit:]
+    return found
 
 
-async def _between(bus: Bus, subject: str, start: int, end: int) -> AsyncIterator[Record]:
+async def has_before(bus: Bus, session: str, before: int, *, after: int = 0) -> bool:
+    """Whether the log has a record before `before` and after `after`."""
+    return await _begin_of(bus, session, after, before) < before
+
+
+async def _begin_of(bus: Bus, session: str, after: int, end: int) -> int:
+    """The sequence of the first record of the log after `after`; `end` if none comes before that."""
+    if after + 1 >= end:
+        return end
+    log = subjects.session_log(session)
+    async for record in bus.read(subjects.SESSIONS, log, start=after + 1, batch=1, limit=1):
+        return min(record.seq, end)
+    return end
+
+
+async def _last_between(
+    bus: Bus, subject: str, start: int, end: int, limit: int, max_bytes: float
+) -> list[Record]:
+    """The last `limit` records from `start` to before `end`; only those that it takes for `max_bytes`."""
+    kept: deque[Record] = deque()
+    size = 0
+    async with aclosing(_between(bus, subject, start, end)) as records:
+        async for record in records:
+            kept.append(record)
+            size += len(record.data)
+            while len(kept) > limit or size - len(kept[0].data) >= max_bytes:
+                size -= len(kept.popleft().data)
+    return list(kept)
+
+
+async def _between(bus: Bus, subject: str, start: int, end: int) -> AsyncGenerator[Record, None]:
     async for record in bus.read(subjects.SESSIONS, subject, start=start, batch=min(512, end - start)):
         if record.seq >= end:
             return
