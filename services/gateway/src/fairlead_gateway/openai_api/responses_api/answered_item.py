@@ -16,10 +16,12 @@ from fairlead_gateway.openai_api.responses_api.stored import StoredResponse
 
 
 async def input_item(gateway: Gateway, stored: StoredResponse) -> ShownItem:
-    """The prompt with its files, or the result of the client's tool that the response goes on with."""
+    """The prompt, or the result of the client's tool that the response goes on with.
+
+    Files are in it as attachments, unread: see `with_files`.
+    """
     if stored.said is not None:
-        content: list[dict[str, Any]] = [{"type": "input_text", "text": stored.said.text}]
-        content += [await _file(gateway, each) for each in stored.said.attachments]
+        content: list[Any] = [{"type": "input_text", "text": stored.said.text}, *stored.said.attachments]
         return {
             "id": stored.id.item("msg", 0).replace("msg_0", "msg_in", 1),
             "type": "message",
@@ -36,6 +38,17 @@ async def input_item(gateway: Gateway, stored: StoredResponse) -> ShownItem:
     }
 
 
+async def with_files(gateway: Gateway, item: ShownItem) -> ShownItem:
+    """The item as OpenAI writes it, with the bytes of its files."""
+    return {name: await _read(gateway, value) for name, value in item.items()}
+
+
+async def _read(gateway: Gateway, value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    return [await _file(gateway, each) if isinstance(each, Attachment) else each for each in value]
+
+
 async def _file(gateway: Gateway, file: Attachment) -> dict[str, Any]:
     try:
         data = base64.b64encode(await gateway.objects.get(file.object)).decode()
@@ -47,7 +60,7 @@ async def _file(gateway: Gateway, file: Attachment) -> dict[str, Any]:
     return {"type": "input_file", "filename": file.name, "file_data": url}
 
 
-async def _result(gateway: Gateway, stored: StoredResponse) -> str | list[dict[str, Any]]:
+async def _result(gateway: Gateway, stored: StoredResponse) -> str | list[Any]:
     subject = subjects.mail(stored.id.session, stored.id.kind, stored.id.key)
     record = await gateway.bus.last(subjects.SESSIONS, subject)
     if record is None:
@@ -63,5 +76,5 @@ async def _result(gateway: Gateway, stored: StoredResponse) -> str | list[dict[s
         Attachment(object=each.object, name=each.name or "", media_type=each.media_type)
         for each in result.images
     ]
-    said: list[dict[str, Any]] = [{"type": "input_text", "text": result.text}] if result.text else []
-    return [*said, *[await _file(gateway, each) for each in pictures]]
+    said = [{"type": "input_text", "text": result.text}] if result.text else []
+    return [*said, *pictures]

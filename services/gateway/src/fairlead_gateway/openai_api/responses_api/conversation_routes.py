@@ -20,7 +20,6 @@ from fairlead_gateway.openai_api.metadata import MAX_METADATA, check_metadata
 from fairlead_gateway.openai_api.responses_api.conversation_items import (
     MOST_ADDED,
     checked,
-    items_of,
     shown,
 )
 from fairlead_gateway.openai_api.responses_api.conversation_store import (
@@ -28,6 +27,7 @@ from fairlead_gateway.openai_api.responses_api.conversation_store import (
     AddedItem,
     StoredConversation,
     add,
+    check_room,
     describe,
     forget,
     has_ended,
@@ -35,7 +35,13 @@ from fairlead_gateway.openai_api.responses_api.conversation_store import (
     take_away,
 )
 from fairlead_gateway.openai_api.responses_api.ids import conversation_id_of, parse_conversation_id
-from fairlead_gateway.openai_api.responses_api.item_pages import PARAMETERS, ShownItem, listed, page_of
+from fairlead_gateway.openai_api.responses_api.item_pages import PARAMETERS, listed, page_of
+from fairlead_gateway.openai_api.responses_api.item_places import (
+    ItemPlace,
+    item_at,
+    page_at,
+    places_of,
+)
 from fairlead_gateway.openai_api.responses_api.objects import InputItemList
 from fairlead_gateway.openai_api.responses_api.request import InputItem
 from fairlead_gateway.operation import Operation, Parameter
@@ -100,6 +106,7 @@ async def create(request: Request) -> Response:
     items = checked(body.items or [], has_begun=False)
     about = About(owner=principal_of(request).user, created_at=created_at, metadata=metadata)
     async with answering():
+        check_room([], items)
         await describe(gateway, session, about)
         await add(gateway, session, items)
     identity = conversation_id_of(session)
@@ -142,11 +149,11 @@ async def delete(request: Request) -> Response:
 
 async def items(request: Request) -> Response:
     """A page of items."""
-    page = page_of(request)
-    async with answering(READ_WITHIN_S):
+    page, gateway = page_of(request), gateway_of(request)
+    async with answering(READ_WITHIN_S), gateway.large_answers:
         found = await _named(request, "read")
-        rows = await items_of(gateway_of(request), found.session, found.kept)
-    return json_response(page.of(rows))
+        places = await places_of(gateway, found.session, found.kept)
+        return json_response(await page_at(gateway, page, places))
 
 
 async def add_items(request: Request) -> Response:
@@ -156,6 +163,7 @@ async def add_items(request: Request) -> Response:
     async with answering():
         found = await _named(request, "write")
         new = checked(body.items, has_begun=found.has_begun)
+        check_room([each.item for each in found.kept.added], new)
         await add(gateway_of(request), found.session, new)
     return json_response(listed([shown(AddedItem(0, each.id or "", each)) for each in new], has_more=False))
 
@@ -163,28 +171,37 @@ async def add_items(request: Request) -> Response:
 async def item(request: Request) -> Response:
     """One item."""
     check_parameters(request, "include", "include[]")
-    async with answering(READ_WITHIN_S):
+    gateway = gateway_of(request)
+    async with answering(READ_WITHIN_S), gateway.large_answers:
         found = await _named(request, "read")
-        return json_response(await _item(request, found))
+        item = await item_at(gateway, await _place(request, found))
+        if item is None:
+            raise _no_item(request, found)
+        return json_response(item)
 
 
 async def delete_item(request: Request) -> Response:
     """The conversation, which does not show the item any more."""
     check_parameters(request)
-    async with answering(READ_WITHIN_S):
+    async with answering(READ_WITHIN_S), gateway_of(request).large_answers:
         found = await _named(request, "write")
-        gone = await _item(request, found)
-        await take_away(gateway_of(request), found.session, str(gone["id"]))
+        gone = await _place(request, found)
+        await take_away(gateway_of(request), found.session, gone.id)
     return json_response(found.shown())
 
 
-async def _item(request: Request, found: "_Found") -> ShownItem:
+async def _place(request: Request, found: "_Found") -> ItemPlace:
+    """That of the item which the address names."""
     wanted = request.path_params["item"]
-    rows = await items_of(gateway_of(request), found.session, found.kept)
-    for row in rows:
-        if row["id"] == wanted:
-            return row
-    raise Problem(404, f"there is no item {wanted[:200]!r} in {conversation_id_of(found.session)}")
+    for place in await places_of(gateway_of(request), found.session, found.kept):
+        if place.id == wanted:
+            return place
+    raise _no_item(request, found)
+
+
+def _no_item(request: Request, found: "_Found") -> Problem:
+    wanted = request.path_params["item"][:200]
+    return Problem(404, f"there is no item {wanted!r} in {conversation_id_of(found.session)}")
 
 
 class _Found(NamedTuple):

@@ -19,13 +19,14 @@ import msgspec
 
 from fairlead_common.bus.buckets import Bucket, is_marker
 from fairlead_common.bus.generation_reads import generation_start
-from fairlead_common.errors import ConflictError
+from fairlead_common.errors import ConflictError, InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.openai_api.responses_api.request import InputItem
 
 _ABOUT = "about"
 _MARKERS_S: Final = 7 * 86_400.0
+MAX_ADDED_BYTES: Final = 16 << 20
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -90,6 +91,18 @@ async def read_conversation(gateway: Gateway, session: str) -> StoredConversatio
 async def describe(gateway: Gateway, session: str, about: About) -> None:
     """Store what is told of a conversation."""
     await _bucket(gateway).put(f"conv.{session}.{_ABOUT}", msgspec.json.encode(about))
+
+
+def check_room(there: list[InputItem], new: list[InputItem]) -> None:
+    """Refuse what would be too much beside what is there: all of it is read with each request.
+
+    Raises:
+        InvalidInputError: it is.
+    """
+    size = sum(len(msgspec.json.encode(each)) for each in (*there, *new))
+    if size > MAX_ADDED_BYTES:
+        text = f"at most {MAX_ADDED_BYTES} bytes of items added to a conversation, would be {size}"
+        raise InvalidInputError("items", text, limit=MAX_ADDED_BYTES, value=size)
 
 
 async def add(gateway: Gateway, session: str, items: list[InputItem]) -> None:

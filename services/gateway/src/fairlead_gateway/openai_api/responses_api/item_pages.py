@@ -27,19 +27,18 @@ class ItemPage(NamedTuple):
     newest_first: bool
     after: str | None
 
-    def of(self, rows: list[ShownItem]) -> InputItemList:
-        """The page of these items, which are in the order in which they came.
+    def chosen(self, ids: list[str]) -> tuple[list[str], bool]:
+        """Those of its items, of all that there are in the order in which they came; and whether more follow.
 
         Raises:
-            InvalidInputError: `after` is the id of none of them.
+            InvalidInputError: `after` is none of them.
         """
-        rows = rows[::-1] if self.newest_first else rows
+        ids = ids[::-1] if self.newest_first else ids
         if self.after:
-            at = next((n for n, each in enumerate(rows) if each["id"] == self.after), None)
-            if at is None:
+            if self.after not in ids:
                 raise InvalidInputError("after", f"must be the id of an item, got {self.after[:80]!r}")
-            rows = rows[at + 1 :]
-        return listed(rows[: self.limit], has_more=len(rows) > self.limit)
+            ids = ids[ids.index(self.after) + 1 :]
+        return ids[: self.limit], len(ids) > self.limit
 
 
 def page_of(request: Request) -> ItemPage:

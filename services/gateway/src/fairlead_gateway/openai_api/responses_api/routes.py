@@ -16,11 +16,11 @@ from fairlead_gateway.http.request_parsing import MAX_SEQ, check_parameters, fla
 from fairlead_gateway.openai_api.accepted import AcceptedCalls
 from fairlead_gateway.openai_api.attempts import is_repeatable, once
 from fairlead_gateway.openai_api.responses_api.accept import Acceptance
-from fairlead_gateway.openai_api.responses_api.answered_item import input_item
+from fairlead_gateway.openai_api.responses_api.answered_item import input_item, with_files
 from fairlead_gateway.openai_api.responses_api.fold import ResponseFold
 from fairlead_gateway.openai_api.responses_api.form import ResponseForm
 from fairlead_gateway.openai_api.responses_api.incoming import Incoming
-from fairlead_gateway.openai_api.responses_api.item_pages import PARAMETERS, page_of
+from fairlead_gateway.openai_api.responses_api.item_pages import PARAMETERS, listed, page_of
 from fairlead_gateway.openai_api.responses_api.objects import (
     DeletedResponse,
     InputItemList,
@@ -173,9 +173,11 @@ async def input_items(request: Request) -> Response:
     """What the response answers, as items."""
     page = page_of(request)
     gateway = gateway_of(request)
-    async with answering():
+    async with answering(), gateway.large_answers:
         stored = await _named(request, "read")
-        return json_response(page.of([await input_item(gateway, stored)]))
+        item = await input_item(gateway, stored)
+        ids, has_more = page.chosen([str(item["id"])])
+        return json_response(listed([await with_files(gateway, item)] if ids else [], has_more=has_more))
 
 
 async def _named(request: Request, need: Need) -> StoredResponse:
