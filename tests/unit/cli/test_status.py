@@ -1,5 +1,6 @@
 """`fairlead status`."""
 
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -106,22 +107,19 @@ def test_ls_and_list_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
             assert shown.exit_code == 0, shown.output
 
 
-NOW_MS = datetime.now(UTC).timestamp() * 1000
-
-
 @pytest.mark.parametrize(
     ("backup", "shown"),
     [
         ({}, "backup: none; not scheduled (setting backup.schedule)"),
         ({"schedule": "7d"}, "backup: none yet; scheduled: 7d"),
         (
-            {"schedule": "1d", "made_at_ms": NOW_MS - 7_200_000, "bytes": 2048, "file": "/b/x.tar"},
+            {"schedule": "1d", "made_ago_ms": 7_200_000, "bytes": 2048, "file": "/b/x.tar"},
             "backup: 2.0 h ago, 2 KiB, /b/x.tar; scheduled: 1d",
         ),
         (
             {
                 "schedule": "1h",
-                "made_at_ms": NOW_MS - 14_400_000,
+                "made_ago_ms": 14_400_000,
                 "bytes": 2048,
                 "file": "/b/x.tar",
                 "late": True,
@@ -134,6 +132,8 @@ def test_backups_are_told_before_the_first_and_after_the_last(
     monkeypatch: pytest.MonkeyPatch, backup: dict[str, object], shown: str
 ) -> None:
     monkeypatch.setenv("FAIRLEAD_TOKEN", "test")
+    if "made_ago_ms" in backup:
+        backup = {**backup, "made_at_ms": time.time_ns() // 1_000_000 - int(str(backup["made_ago_ms"]))}
     with fake_gateway() as gateway:
         gateway.answers = {"GET /api/status": [(200, {"services": [], "executors": [], "backup": backup})]}
         told = CliRunner().invoke(status, ["--url", gateway.url])
