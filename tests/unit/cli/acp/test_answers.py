@@ -230,32 +230,34 @@ class Pipe:
 
 def wire(*lines: bytes, limit: int = 1 << 16) -> tuple[MessagePipe, Pipe, list[int | str]]:
     """A wire that reads these lines, what it sends, and what was taken back."""
-    reader = asyncio.StreamReader(limit=limit)
+    reader = asyncio.StreamReader()
     reader.feed_data(b"".join(lines))
     reader.feed_eof()
     pipe, taken_back = Pipe(), list[int | str]()
-    return MessagePipe(reader, pipe, taken_back.append), pipe, taken_back  # type: ignore[arg-type]
+    return MessagePipe(reader, pipe, taken_back.append, limit), pipe, taken_back  # type: ignore[arg-type]
 
 
 async def test_requests_bring_their_ids() -> None:
     meta = b'"_meta":{"session_id":"of another"}'
-    request = b'{"jsonrpc":"2.0","id":"r1","method":"session/prompt","params":{' + meta + b"}}\n"
-    notification = b'{"jsonrpc":"2.0","method":"session/cancel","params":{}}\n'
-    read, _, _ = wire(request, b"\n", notification)
-    first, second = await read.receive(), await read.receive()
+    start = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}\n'
+    request = b'{"jsonrpc":"2.0","id":"r1","method":"session/list","params":{' + meta + b"}}\n"
+    notification = b'{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s1"}}\n'
+    read, _, _ = wire(start, request, b"\n", notification)
+    _, first, second = await read.receive(), await read.receive(), await read.receive()
     assert first is not None
     assert first["params"]["_meta"] == {REQUEST_ID: "r1"}, "what the client put there is no argument"
-    assert second == {"jsonrpc": "2.0", "method": "session/cancel", "params": {}}
+    assert second == {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s1"}}
     assert await read.receive() is None
 
 
 async def test_what_cannot_be_read_is_answered_with_an_error_and_the_next_is_read() -> None:
-    after = b'{"jsonrpc":"2.0","method":"x"}\n'
+    after = b'{"jsonrpc":"2.0","id":3,"result":{}}\n'
     deep = b"[" * 2000 + b"]" * 2000 + b"\n"
     long = b'{"a":"' + b"x" * 9000 + b'"}\n'
     read, pipe, _ = wire(b"nonsense\n", b"[1]\n", deep, long, after, limit=4096)
-    assert await read.receive() == {"jsonrpc": "2.0", "method": "x"}
-    assert [(line["id"], line["error"]["code"]) for line in pipe.lines] == [(None, -32700)] * 4
+    assert await read.receive() == {"jsonrpc": "2.0", "id": 3, "result": {}}
+    codes = [(line["id"], line["error"]["code"]) for line in pipe.lines]
+    assert codes == [(None, -32700), (None, -32700), (None, -32700), (None, -32600)]
 
 
 async def test_requests_that_are_taken_back_are_told_by_their_ids() -> None:

@@ -1,7 +1,6 @@
 """The agent that an editor talks to: each of its requests, by way of Fairlead's API."""
 
 import asyncio
-import hashlib
 import json
 import logging
 import os
@@ -91,7 +90,6 @@ class FairleadAgent:
         self._editor = editor
         self._options = options
         self._reach = reach
-        self._nonce = secrets.token_hex(8)
         self._open: dict[str, OpenSession] = {}
         self._prompting: dict[str, OpenSession] = {}  # by the id of the request
         self._models: list[str] = []
@@ -169,10 +167,11 @@ class FairleadAgent:
         **meta: Any,
     ) -> NewSessionResponse:
         """A new session that works in `cwd`."""
+        path = plain_path(cwd)
         await self._reached()
         wishes: dict[str, object] = {"agent": self._options.agent, "mode": self._options.mode}
         if self._options.workspace == "cwd":
-            wishes["workspace"] = {"path": plain_path(cwd), "host": self._options.host}
+            wishes["workspace"] = {"path": path, "host": self._options.host}
         try:
             made = await self._client.create_session(id=None, **_given(wishes))
         except (ApiError, CommandError) as error:
@@ -224,6 +223,7 @@ class FairleadAgent:
         **meta: Any,
     ) -> ForkSessionResponse:
         """A new session that begins with the conversation of this one."""
+        plain_path(cwd)
         await self._reached()
         try:
             made = await self._client.fork(session_id)
@@ -283,7 +283,7 @@ class FairleadAgent:
         content = prompt_content(prompt, session.folder.path)
         self._prompting[json.dumps(request)] = session
         try:
-            return await session.prompt(content, self._key(session_id, request))
+            return await session.prompt(content, f"acp-{secrets.token_hex(20)}")
         except (ApiError, CommandError) as error:
             raise request_error(error, self._options.url) from error
         finally:
@@ -315,17 +315,13 @@ class FairleadAgent:
 
     # -- inside ------------------------------------------------------------------
 
-    def _key(self, session: str, request: object) -> str:
-        """The idempotency key of a prompt: the same request of this connection is the same prompt."""
-        text = json.dumps([self._nonce, session, request])
-        return f"acp-{hashlib.sha256(text.encode()).hexdigest()[:40]}"
-
     def _session(self, session_id: str) -> OpenSession:
         if (session := self._open.get(session_id)) is None:
             raise RequestError(NOT_FOUND, f"session {session_id} is not open: load or resume it first")
         return session
 
     async def _again(self, session_id: str, cwd: str, meta: dict[str, Any], *, shown: bool) -> OpenSession:
+        plain_path(cwd)
         await self._reached()
         if (before := self._open.pop(session_id, None)) is not None:
             before.stop()

@@ -11,6 +11,7 @@ from acp.schema import (
     ClientCapabilities,
     ConfigOptionUpdate,
     CurrentModeUpdate,
+    ElicitationCapabilities,
     UsageUpdate,
 )
 
@@ -36,10 +37,10 @@ class Editor:
         self.has_forms = False
         self._tasks = tasks
 
-    def can(self, capabilities: ClientCapabilities | None) -> None:
-        """Take over what it said of itself."""
-        asked = capabilities.elicitation if capabilities else None
-        self.has_forms = asked is not None and asked.form is not None
+    def can(self, capabilities: object) -> None:
+        """Take over what it said of itself; what does not fit the protocol counts as not said."""
+        asked = capabilities.elicitation if isinstance(capabilities, ClientCapabilities) else None
+        self.has_forms = isinstance(asked, ElicitationCapabilities) and asked.form is not None
 
     async def show(self, session: str, updates: Iterable[AnyUpdate]) -> None:
         """Send updates, in order.

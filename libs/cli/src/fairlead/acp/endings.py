@@ -63,7 +63,7 @@ def request_error(error: Exception, url: str) -> RequestError:
     if isinstance(error, NotFoundError):
         return RequestError(NOT_FOUND, str(error))
     if isinstance(error, ApiError):
-        code = INVALID if error.status in (400, 403, 409) else INTERNAL
+        code = INVALID if error.status in (400, 403, 409, 413) else INTERNAL
         return RequestError(
             code, str(error), {"status": error.status, "code": error.code, "field": error.field}
         )

@@ -11,7 +11,8 @@ from acp import AgentSideConnection
 
 from fairlead.acp.agent import AcpOptions, FairleadAgent
 from fairlead.acp.editor import Editor
-from fairlead.acp.wire import MAX_MESSAGE_BYTES, MessagePipe
+from fairlead.acp.lines import READ_AHEAD_BYTES
+from fairlead.acp.wire import MessagePipe
 from fairlead_common.installation.errors import USAGE, CommandError
 from fairlead_sdk import Client
 
@@ -64,6 +65,18 @@ def claim_standard_output() -> int:
     return claimed
 
 
+class _Output(asyncio.streams.FlowControlMixin):
+    """What is written to; once nobody reads it any more, the input ends too."""
+
+    def __init__(self, source: asyncio.ReadTransport) -> None:
+        super().__init__()
+        self._source = source
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._source.close()
+
+
 async def _streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Standard input and output.
 
@@ -78,9 +91,9 @@ async def _streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
 
 async def _pipes() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=MAX_MESSAGE_BYTES)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    reader = asyncio.StreamReader(limit=READ_AHEAD_BYTES)
+    source, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     output = os.fdopen(claim_standard_output(), "wb", buffering=0)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="fairlead acp: %(message)s")
-    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, output)
+    transport, protocol = await loop.connect_write_pipe(lambda: _Output(source), output)
     return reader, asyncio.StreamWriter(transport, protocol, None, loop)
