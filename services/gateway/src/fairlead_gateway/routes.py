@@ -136,9 +136,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "GET",
         "/api/credentials",
         credentials.listing,
-        "stored credentials and their tests, never their values",
+        "stored credentials and their tests, never their values; needs the right `admin`",
         {200: responses.CredentialList},
-        scope="read",
+        details="Who set each, for which hosts and providers it is, and what a provider said of it.",
+        scope="admin",
     ),
     Operation(
         "PUT",

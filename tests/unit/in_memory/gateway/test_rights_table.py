@@ -97,7 +97,7 @@ TABLE: Final[dict[str, Row]] = {
     "GET /api/usage": Row("read", inside="own usage"),
     "GET /api/agents": READ,
     "GET /api/models": READ,
-    "GET /api/credentials": READ,
+    "GET /api/credentials": Row("admin"),
     "PUT /api/credentials/{name}": Row("admin"),
     "DELETE /api/credentials/{name}": Row("admin"),
     "POST /api/credentials/{name}/test": Row("admin"),
