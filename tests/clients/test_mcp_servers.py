@@ -73,6 +73,32 @@ def test_server_is_added_tested_listed_and_removed(stack: Stack, program: Path, 
     assert "no MCP server 'kettle'" in cli(stack, "mcp", "test", "kettle", status=1).stderr
 
 
+def test_secrets_in_arguments_and_addresses_are_not_listed(stack: Stack, tmp_path: Path) -> None:
+    program = tmp_path / "says.py"
+    program.write_text("import sys\nsys.exit('refused: ' + sys.argv[1])\n")
+    secrets = ["teapot-secret-1", "teapot-secret-2"]
+    words = ("--", sys.executable, str(program), f"--api-key={secrets[0]}")
+    added = cli(stack, "mcp", "add", "says", *words)
+    address = f"http://127.0.0.1:9/mcp?page=1&key={secrets[1]}"
+    noted = cli(stack, "mcp", "add", "far", "--url", address)
+    assert "--api-key=***: what is shown as ***" in added.stderr
+
+    def problems() -> Any:
+        rows = {row["name"]: row for row in json.loads(cli(stack, "mcp", "ls", "--json").stdout)}
+        return rows if rows["says"]["problems"] and rows["far"]["problems"] else None
+
+    try:
+        rows = eventually(problems, within_s=60)
+        assert rows["far"]["at"] == "http://127.0.0.1:9/mcp?page=1&key=***"
+        assert rows["says"]["at"] == f"{sys.executable} {program} --api-key=***"
+        said = cli(stack, "mcp", "ls").stdout + cli(stack, "status").stdout + json.dumps(list(rows.values()))
+        said += added.stdout + added.stderr + noted.stdout + noted.stderr
+        assert not [secret for secret in secrets if secret in said]
+    finally:
+        cli(stack, "mcp", "rm", "says")
+        cli(stack, "mcp", "rm", "far")
+
+
 def test_what_a_server_that_dies_wrote_is_shown(stack: Stack, tmp_path: Path) -> None:
     program = tmp_path / "dies.py"
     program.write_text("import os, sys\nsys.exit('no licence for ' + os.environ['KETTLE_TOKEN'])\n")

@@ -12,7 +12,7 @@ from fairlead_common.installation.errors import FAILED, USAGE, CommandError
 
 _SOURCES: Final = {"env": "from_env", "file": "from_file", "stored": "stored"}
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_-]{0,30}[A-Za-z0-9])?")
-_SECRET: Final = re.compile(r"token|key|secret|password|authorization|cookie", re.I)
+_LEAST_SECRET: Final = 4  # a shorter one may be part of any word
 
 Json = dict[str, Any]
 
@@ -102,6 +102,7 @@ def add(
         servers[name] = {key: value for key, value in server.items() if value or key == "command"}
 
     _change(change)
+    _note_secrets(_place({"url": "", "command": "", "args": [], **server}))
     click.echo(f"{name} is added; `fairlead mcp test {name}` shows its tools", err=True)
 
 
@@ -123,15 +124,20 @@ def remove(name: str) -> None:
 @mcp.command("ls")
 @JSON
 def listing(as_json: bool) -> None:
-    """List the MCP servers: where each is, how many tools agents get from it, and problems."""
+    """List the MCP servers: where each is, how many tools agents get from it, and problems.
+
+    Secrets in arguments and addresses are shown as `***`.
+    """
+    from fairlead_common.service.command_secrets import without_secrets
+
     servers, offered, warnings = _state()
     rows = [
         {
             "name": name,
-            "at": server["url"] or " ".join([server["command"], *server["args"]]),
+            "at": " ".join(without_secrets(_place(server))),
             "enabled": server["enabled"],
             "tools": len({tool for tool in offered if tool.startswith(f"mcp__{name}__")}),
-            "problems": [text for text in warnings if text.startswith(_about(name))],
+            "problems": [_told(text, server) for text in warnings if text.startswith(_about(name))],
         }
         for name, server in servers.items()
     ]
@@ -253,6 +259,8 @@ def _hosts(wanted: list[str]) -> list[str]:
 
 def _values(option: str, pairs: tuple[str, ...]) -> Json:
     """The values of variables or headers: texts, or where a secret is."""
+    from fairlead_common.service.command_secrets import names_secret
+
     found: Json = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -262,7 +270,7 @@ def _values(option: str, pairs: tuple[str, ...]) -> Json:
         if colon and kind in _SOURCES and not rest.startswith("//"):
             found[name] = {_SOURCES[kind]: rest}
             continue
-        if _SECRET.search(name):
+        if names_secret(name):
             text = "its value is stored in the clear; better: `fairlead credentials set`, and stored:NAME"
             click.echo(f"note: {name}: {text}", err=True)
         found[name] = value
@@ -288,6 +296,29 @@ def _check_place(name: str, address: str) -> None:
         )
     if re.search(r"[\s#]", address):
         raise CommandError(f"--url: must not hold blanks or `#`, got {address[:80]!r}", USAGE)
+
+
+def _place(server: Json) -> list[str]:
+    """Where a server is: its address, or the words of its command."""
+    return [server["url"]] if server["url"] else [server["command"], *server["args"]]
+
+
+def _note_secrets(words: list[str]) -> None:
+    from fairlead_common.service.command_secrets import secrets_in, without_secrets
+
+    if secrets_in(words):
+        text = "what is shown as *** is stored in the clear; better: --env or --header, and stored:NAME"
+        click.echo(f"note: {' '.join(without_secrets(words))}: {text}", err=True)
+
+
+def _told(warning: str, server: Json) -> str:
+    """What an executor warns of, without the secrets of the command or the address."""
+    from fairlead_common.service.command_secrets import HIDDEN, secrets_in
+
+    for secret in sorted(secrets_in(_place(server)), key=len, reverse=True):
+        if len(secret) >= _LEAST_SECRET:
+            warning = warning.replace(secret, HIDDEN)
+    return warning
 
 
 def _about(name: str) -> tuple[str, ...]:

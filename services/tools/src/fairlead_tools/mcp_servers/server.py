@@ -15,6 +15,7 @@ import structlog
 
 from fairlead_common.config import McpServer, Secret
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.service.command_secrets import secrets_in
 from fairlead_tools.executor_tools.secret import HELD, SecretError, read_secret
 from fairlead_tools.executor_tools.tools import ReportProgress
 from fairlead_tools.mcp_servers.catalogue import CatalogueFile, Listed, identity_of, updated
@@ -50,6 +51,8 @@ class McpServerConnection:
         self.name = name
         self._login = login
         self.settings = settings
+        for secret in secrets_in([*settings.args, settings.url]):
+            HELD.add(secret)
         self.file = CatalogueFile(folder, name)
         self._log = folder / f"{name}.log"
         self._questions = ServerQuestions(name)
@@ -244,7 +247,7 @@ class McpServerConnection:
         """What went wrong, in one line, for whoever called. A server's own words may be in it."""
         reason = reason_of(error, self._connect_limit_s)
         words = "" if isinstance(first_of(error), TimeoutError) else self._last_words()
-        return f"{reason}; it wrote: {words}" if words else reason
+        return f"{HELD.text(reason)}; it wrote: {words}" if words else HELD.text(reason)
 
     def _turn(self) -> None:
         self._turned.set()
