@@ -350,7 +350,7 @@ async def test_a_long_line_is_not_kept() -> None:
 
 def test_capabilities_that_do_not_fit_count_as_not_said() -> None:
     editor = Editor(None, None, None)  # type: ignore[arg-type]
-    nested = ClientCapabilities.model_construct(elicitation=5)  # type: ignore[arg-type]
+    nested = ClientCapabilities.model_construct(elicitation=5)
     values: tuple[object, ...] = (5, {}, "x", {"elicitation": {"form": {}}}, nested)
     for odd in values:
         editor.can(odd)
