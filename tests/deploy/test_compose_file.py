@@ -72,3 +72,24 @@ def test_services_are_told_where_traces_go_and_nothing_by_default(tmp_path: Path
         assert plain[name]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"] == ""
         assert traced[name]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"] == address
         assert traced[name]["environment"]["OTEL_TRACES_EXPORTER"] == "otlp"
+
+
+def test_links_for_people_name_the_address_that_they_reach(tmp_path: Path) -> None:
+    for settings, address in (
+        ({}, "http://127.0.0.1:8420"),
+        ({"FAIRLEAD_PORT": "9000"}, "http://127.0.0.1:9000"),
+        ({"FAIRLEAD_PORT": "9000", "FAIRLEAD_PUBLIC_URL": "https://a.example"}, "https://a.example"),
+    ):
+        found = config(tmp_path, **settings)
+        assert [found[name]["environment"]["FAIRLEAD_LINK_URL"] for name in ("cli", "gateway")] == [
+            address
+        ] * 2
+
+
+def test_a_start_with_any_profile_in_the_settings_can_wait_for_all(tmp_path: Path) -> None:
+    lasting = {
+        name: each for name, each in config(tmp_path).items() if each.get("restart") == "unless-stopped"
+    }
+    assert {"gateway", "backups", "door"} <= set(lasting)
+    switched_off = [name for name, each in lasting.items() if each.get("healthcheck", {}).get("disable")]
+    assert switched_off == [], "`up --wait` fails with such a container"

@@ -130,7 +130,7 @@ async def test_a_backup_that_fails_is_told_and_tried_again(bus: Bus, tmp_path: P
     await configure(bus, folder=str(tmp_path / "file" / "below"))
     with pytest.raises(CommandError, match="no backup was made"):
         await looker(bus, tmp_path, "a").look(DUE)
-    assert "no backup was made" in (await state(bus)).problem
+    assert f"no backup was made: {tmp_path / 'file' / 'below'}" in (await state(bus)).problem
     (tmp_path / "backups").mkdir()
     damaged = tmp_path / "backups" / file_name(DUE)
     damaged.write_bytes(b"half a file")

@@ -140,3 +140,32 @@ def test_the_audit_log_is_listed_and_verified(client: _Client, capsys: pytest.Ca
     assert capsys.readouterr().out == "whole: 3 entries in 2 records, head abc\n"
     with pytest.raises(CommandError, match="record 7 does not follow"):
         audit.main(["verify", "--head", "gone"], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("variables", "words", "address"),
+    [
+        ({}, [], "http://localhost:1"),
+        ({"FAIRLEAD_PUBLIC_URL": "https://a.example/"}, [], "https://a.example"),
+        ({"FAIRLEAD_PUBLIC_URL": "https://a.example", "FAIRLEAD_URL": "http://b"}, [], "http://localhost:1"),
+        ({"FAIRLEAD_LINK_URL": "https://c.example", "FAIRLEAD_URL": "http://b"}, [], "https://c.example"),
+        ({"FAIRLEAD_LINK_URL": "https://c.example"}, ["--url", "http://d:2"], "http://d:2"),
+    ],
+)
+def test_a_pairing_link_names_the_address_that_others_reach(
+    client: _Client,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    variables: dict[str, str],
+    words: list[str],
+    address: str,
+) -> None:
+    for name in ("FAIRLEAD_URL", "FAIRLEAD_PUBLIC_URL", "FAIRLEAD_LINK_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    pair.main(["--user", "ann", *words], standalone_mode=False)
+    told = capsys.readouterr().out
+    assert f"{address}/login?code=flp_x\n" in told
+    assert f"--url {address} --redeem flp_x" in told
+    assert client.asked

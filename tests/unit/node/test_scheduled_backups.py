@@ -1,6 +1,7 @@
-"""When a backup is due, which files go, and what a copy tells."""
+"""When a backup is due, which files go, what is told of one that cannot be written."""
 
 import datetime
+import errno
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from fairlead_common.config import parse_config
 from fairlead_common.config.backup import last_due_s, period_s
 from fairlead_common.errors import InvalidInputError
+from fairlead_node.backup.archive import unwritten
 from fairlead_node.backup.scheduled import expired, file_name
 
 NOON = int(datetime.datetime(2026, 11, 23, 12, 0, tzinfo=datetime.UTC).timestamp())
@@ -48,3 +50,11 @@ def test_the_newest_files_and_one_of_each_week_stay(tmp_path: Path) -> None:
     # 2026-11-23 is a Monday: Sundays end weeks. The last week is that of the newest file.
     assert left == [file_name(days[number]) for number in (20, 27, 28, 29)]
     assert all((tmp_path / name).exists() for name in others)
+
+
+def test_of_a_folder_that_takes_no_backup_its_name_and_its_space_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "a.tar"
+    full = unwritten(file, OSError(errno.ENOSPC, "No space left on device"))
+    assert full.startswith(f"the disk of {tmp_path} is full (")
+    assert "MiB free)" in full
+    assert unwritten(file, PermissionError(errno.EACCES, "Permission denied")) == f"{file}: Permission denied"

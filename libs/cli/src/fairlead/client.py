@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
+from fairlead_common.installation.access import is_it_running
 from fairlead_common.installation.errors import FAILED, UNREACHABLE, CommandError
 
 REQUEST_TIMEOUT_S: Final = 20.0
@@ -243,7 +244,7 @@ class GatewayClient:
 
     def _unreachable(self, error: Exception) -> UnreachableError:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return UnreachableError(f"no answer from {self.url}: {reason}. Is `fairlead up` running?")
+        return UnreachableError(f"no answer from {self.url}: {reason}. {is_it_running()}")
 
 
 def parse_events(lines: Iterator[bytes]) -> Iterator[ServerSentEvent]:

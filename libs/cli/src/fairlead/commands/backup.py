@@ -1,9 +1,8 @@
 """`fairlead backup`."""
 
 import asyncio
-import errno
 import json
-import shutil
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,14 +106,18 @@ def _scheduled(home: Home, to: Path | None, url: str | None, *, watch: bool) -> 
         await prune_if_due(bus, click.echo)
 
     while True:
+        problem = ""
         try:
             with_streams(home, url, look, failed="the scheduled look failed")
         except CommandError as error:
             if not watch:
                 raise
-            click.echo(str(error), err=True)
+            problem = str(error)
+            click.echo(problem, err=True)
         if not watch:
             return
+        if path := os.environ.get("FAIRLEAD_PROBLEM_FILE"):  # a container's health check reads it
+            Path(path).write_text(problem, "utf-8")
         time.sleep(_LOOK_EVERY_S)
 
 
@@ -140,7 +143,7 @@ def _summary(path: Path, manifest: "Manifest") -> dict[str, object]:
 
 
 def _make(home: Home, to: Path | None, url: str | None, progress: "Progress") -> Path:
-    from fairlead_node.backup.archive import Writer
+    from fairlead_node.backup.archive import Writer, unwritten
     from fairlead_node.backup.create import backup_path, take_backup
 
     path = backup_path(to, home)
@@ -152,12 +155,5 @@ def _make(home: Home, to: Path | None, url: str | None, progress: "Progress") ->
     try:
         with_streams(home, url, make, failed="no backup was made")
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            free = shutil.disk_usage(path.parent).free
-            raise CommandError(
-                f"no backup was made: the disk of {path.parent} is full ({free >> 20} MiB free). What was "
-                "written of it is removed; name another folder",
-                FAILED,
-            ) from error
-        raise CommandError(f"no backup was made: {path}: {error.strerror or error}", FAILED) from error
+        raise CommandError(f"no backup was made: {unwritten(path, error)}", FAILED) from error
     return path

@@ -14,7 +14,7 @@ def login(prepare: bool, url: str | None) -> None:
     Run it on the machine that has the home: the link is signed with the key there.
     """
     from fairlead.login_links import login_code, prepare_auth
-    from fairlead_common.installation.access import server_url
+    from fairlead_common.installation.access import link_url, server_url
     from fairlead_common.installation.home import home_from_environment
 
     home = home_from_environment()
@@ -24,4 +24,4 @@ def login(prepare: bool, url: str | None) -> None:
         if generated:
             click.echo(f"admin token (shown only now): {generated}")
         return
-    click.echo(f"{server_url(url).rstrip('/')}/login?code={login_code(home)}")
+    click.echo(f"{link_url(server_url(url), url)}/login?code={login_code(home)}")

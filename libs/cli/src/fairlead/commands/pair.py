@@ -39,7 +39,7 @@ def pair(
     """Print a code and a link that let another device or person log in, once, within minutes."""
     from fairlead.access import open_client
     from fairlead.client import GatewayClient
-    from fairlead_common.installation.access import server_url
+    from fairlead_common.installation.access import link_url, server_url
 
     if code is not None:
         client = GatewayClient(server_url(url), lambda: "")
@@ -54,10 +54,11 @@ def pair(
     body |= {key: value for key, value in (("user", user), ("role", role)) if value is not None}
     client = open_client(url)
     made = client.request("POST", "/api/pair", body)
+    address = link_url(client.url, url)
     if as_json:
-        click.echo(json.dumps({**made, "link": client.url + made["path"]}))
+        click.echo(json.dumps({**made, "link": address + made["path"]}))
         return
     until = time.strftime("%H:%M", time.localtime(made["expires_at"] / 1000))
     click.echo(f"For {made['user']} ({made['role']}), once, until {until}:")
-    click.echo(f"  in a browser:  {client.url}{made['path']}")
-    click.echo(f"  on a machine:  fairlead pair --url {client.url} --redeem {made['code']}")
+    click.echo(f"  in a browser:  {address}{made['path']}")
+    click.echo(f"  on a machine:  fairlead pair --url {address} --redeem {made['code']}")

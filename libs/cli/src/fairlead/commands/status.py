@@ -21,6 +21,7 @@ def status(as_json: bool, url: str | None) -> None:
     Exits with status 69 if NATS does not answer the gateway, because the services are then unknown.
     """
     from fairlead.access import open_client
+    from fairlead_common.installation.access import link_url
 
     client = open_client(url)
     found: dict[str, Any] = client.request("GET", "/api/status")
@@ -28,7 +29,7 @@ def status(as_json: bool, url: str | None) -> None:
     if as_json:
         click.echo(json.dumps({"url": client.url, **found}))
     else:
-        _print(client.url, found)
+        _print(link_url(client.url, url), found)
     if problems:
         raise CommandError("; ".join(map(str, problems)), UNREACHABLE)
 

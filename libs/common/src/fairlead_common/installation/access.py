@@ -16,6 +16,25 @@ def server_url(url: str | None = None) -> str:
     return url or os.environ.get("FAIRLEAD_URL") or f"http://127.0.0.1:{port_of(home_from_environment())}"
 
 
+def link_url(client: str, url: str | None = None) -> str:
+    """Where people open the page of the gateway that is asked at `client`.
+
+    In a container compose.yaml says it (`FAIRLEAD_LINK_URL`); else it is the public address, if there is one.
+
+    Args:
+        url: of the option `--url`, which is meant for people too.
+    """
+    public = "" if os.environ.get("FAIRLEAD_URL") else os.environ.get("FAIRLEAD_PUBLIC_URL")
+    return (url or os.environ.get("FAIRLEAD_LINK_URL") or public or client).rstrip("/")
+
+
+def is_it_running() -> str:
+    """What to look at when nobody answers."""
+    if os.environ.get("FAIRLEAD_IN_CONTAINERS"):
+        return "`docker compose ps` shows what runs"
+    return "Is `fairlead up` running?"
+
+
 def bearer_source(environ: Mapping[str, str] | None = None, home: Home | None = None) -> str:
     """Where `bearer` has it from, for people."""
     env = os.environ if environ is None else environ

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from fairlead_common.installation.access import is_it_running
 from fairlead_common.installation.errors import UNREACHABLE, CommandError
 from fairlead_common.installation.home import Home, read_json
 
@@ -81,7 +82,7 @@ async def connection(access: NatsAccess, *, timeout_s: float = 5.0) -> AsyncIter
     try:
         bus = await Bus.connect(settings, name="cli", timeout_s=timeout_s)
     except FairleadError as error:
-        raise CommandError(f"{error}. Is `fairlead up` running?", UNREACHABLE) from error
+        raise CommandError(f"{error}. {is_it_running()}", UNREACHABLE) from error
     try:
         yield bus
     finally:

@@ -8,9 +8,11 @@ manifest.json, manifest.sha256    missing where the writer did not come to its e
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
+import shutil
 import stat
 import tarfile
 import time
@@ -31,6 +33,18 @@ PIECE_BYTES: Final = 256 << 10
 _BLOCK: Final = tarfile.BLOCKSIZE
 _PARTIAL: Final = ".fairlead-partial"  # no one else's downloads are called so
 _SMALL: Final = 64 << 20  # a manifest is no larger
+
+
+def unwritten(path: Path, error: OSError) -> str:
+    """Why there is no backup of this name: the folder, and what is wrong with it."""
+    folder = path.parent
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return f"{path}: {error.strerror or error}"
+    free = shutil.disk_usage(folder).free
+    return (
+        f"the disk of {folder} is full ({free >> 20} MiB free). What was written of it is removed; "
+        "make space, or name another folder"
+    )
 
 
 class Writer:

@@ -26,7 +26,7 @@ from fairlead_common.installation.home import Home
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.backups import BACKUP_STATE, BackupState
 from fairlead_common.service.config_revisions import in_effect, revisions, stored_config
-from fairlead_node.backup.archive import Writer
+from fairlead_node.backup.archive import Writer, unwritten
 from fairlead_node.backup.create import take_backup
 from fairlead_node.backup.progress import Progress
 from fairlead_node.backup.verify import check_file
@@ -80,10 +80,12 @@ class ScheduledBackups:
         claimed = await self._claim(due_s)
         if claimed is None:
             return False
+        folder = Path(config.folder) if config.folder else self._folder
         try:
-            path = await self._make(config, due_s)
+            path = await self._make(folder, due_s)
         except (CommandError, FairleadError, OSError) as error:
-            text = f"no backup was made: {error}"[:_MAX_PROBLEM_CHARS]
+            why = unwritten(folder / file_name(due_s), error) if isinstance(error, OSError) else str(error)
+            text = f"no backup was made: {why}"[:_MAX_PROBLEM_CHARS]
             await self._note(problem=text, problem_at_ms=_now_ms(), claimed_due_s=0)
             raise CommandError(text) from error
         await self._note(
@@ -122,10 +124,9 @@ class ScheduledBackups:
             return None
         return mine
 
-    async def _make(self, config: BackupConfig, due_s: int) -> Path:
+    async def _make(self, folder: Path, due_s: int) -> Path:
         """The verified file."""
-        folder = Path(config.folder) if config.folder else self._folder
-        folder.mkdir(mode=0o700, exist_ok=True, parents=True)
+        await asyncio.to_thread(folder.mkdir, mode=0o700, exist_ok=True, parents=True)
         path = folder / file_name(due_s)
         if not path.exists():  # else it was written, and its program died before it said so
             with Writer(path) as writer:

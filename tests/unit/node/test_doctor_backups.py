@@ -1,0 +1,42 @@
+"""What `fairlead doctor` says of scheduled backups, and the command that helps where it runs."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from fairlead_common.installation.home import Home
+from fairlead_node.doctor import backups
+from fairlead_node.doctor.nats_facts import NatsFacts
+from tests.support.doctor import look
+
+pytestmark = pytest.mark.process  # of a free port
+
+NOW_MS = int(time.time() * 1000)
+GOOD = {"made_at_ms": NOW_MS, "file": "/backups/a.tar"}
+FULL = "no backup was made: the disk of /backups is full (0 MiB free)"
+IN_CONTAINERS = "docker compose run --rm backup backup --if-due --to /backups"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "known", "state", "words", "command"),
+    [
+        ("", {}, "ok", "none are scheduled", "COMPOSE_PROFILES=backups in .env"),
+        ("1d", {}, "warning", "no backup was made yet", "COMPOSE_PROFILES=backups in .env"),
+        ("1d", {"problem": FULL}, "problem", "the disk of /backups is full", IN_CONTAINERS),
+        ("1d", {**GOOD, "problem": FULL}, "warning", "the disk of /backups is full", IN_CONTAINERS),
+        ("1d", {**GOOD, "made_at_ms": 1}, "problem", "the last good one is", IN_CONTAINERS),
+        ("1d", GOOD, "ok", "/backups/a.tar", "backup.copy_command"),
+    ],
+)
+def test_what_is_wrong_with_backups_comes_with_the_command_that_helps_there(
+    tmp_path: Path, schedule: str, known: dict[str, object], state: str, words: str, command: str
+) -> None:
+    document = {"backup": {"schedule": schedule}} if schedule else {}
+    facts = NatsFacts(connected=True, document=document, backup=known)
+    found = backups.last(look(Home(tmp_path), facts=facts, FAIRLEAD_IN_CONTAINERS="yes"))
+    assert found.state == state
+    assert words in found.text
+    assert command in f"{found.text} {found.advice}"
+    here = backups.last(look(Home(tmp_path), facts=facts))
+    assert "compose" not in f"{here.text} {here.advice}".lower()
