@@ -159,6 +159,34 @@ def test_a_user_who_is_disabled_is_signed_out_without_touching_the_page(
     tab.expect_trouble("401")
     up.api("PATCH", "/api/users/gone", {"disabled": True})
     expect(tab.page.get_by_role("heading", name="Sign in to Fairlead")).to_be_visible()
+    why = tab.page.get_by_role("alert").filter(has_text="The login has ended: its user is disabled.")
+    expect(why).to_be_visible()
+    if AXE.exists():
+        assert violations(tab) == []
+    tab.page.get_by_label("Token").fill(people["gone"])
+    tab.page.get_by_role("button", name="Sign in").click()
+    expect(tab.page.get_by_text("The token has ended: its user is disabled.")).to_be_visible()
+    expect(why).to_have_count(0)
+
+
+def test_another_user_of_the_browser_finds_nothing_of_the_one_before_in_any_tab(
+    up: FairleadUp, as_user: NewTab
+) -> None:
+    tab = as_user("olga")
+    mine = tab.begin("op=T1")
+    tab.wait_ends()
+    tab.composer.fill("half a thought of olga")
+    hers = up.session(mode="ask", title="Of the owner")
+    up.ask("op=T2 say 5 words", session=hers)
+    expect(tab.page.get_by_role("link", name="Of the owner")).to_have_count(0)
+    other = tab.context.new_page()
+    other.goto(up.cli("login").stdout.strip())  # takes the place of the first login
+    for page in (other, tab.page):
+        expect(page.get_by_title(re.compile("Role: admin"))).to_be_visible()
+        expect(page.get_by_role("link", name="Of the owner")).to_be_visible()  # its list, not an empty one
+    expect(tab.replies.first).to_contain_text("done T1")  # an admin may read it
+    expect(tab.composer).to_have_value("")
+    assert tab.page.url.endswith(mine)
 
 
 def test_a_session_is_shared_in_a_dialog_and_lists_tell_whose_they_are(

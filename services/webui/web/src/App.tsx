@@ -1,9 +1,12 @@
 import { useEffect, useState } from "react";
 import { api, ApiError, onForbidden, onSignedOut } from "./api/client";
+import { isAnother, keepFor } from "./api/account";
 import { onNews } from "./api/news";
 import { onOtherTab, takeLogin } from "./api/page";
-import { setMe } from "./api/rights";
+import { me, setMe } from "./api/rights";
+import type { Me } from "./api/types";
 import { Login } from "./login/Login";
+import { whyOut } from "./login/whyOut";
 import { Shell } from "./Shell";
 import { OfflineBanner } from "./ui/OfflineBanner";
 import { Toasts } from "./ui/toast";
@@ -18,6 +21,7 @@ const login = takeLogin(); // before anything is asked: the address is the first
 export function App() {
   const [access, setAccess] = useState<Access>("asking");
   const [attempt, setAttempt] = useState(0);
+  const [why, setWhy] = useState("");
 
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -25,14 +29,17 @@ export function App() {
     login.then(api.me).then(
       (found) => {
         if (gone) return;
-        setMe(found);
+        if (!accept(found)) return;
+        setWhy("");
         setAccess("in");
       },
       (error: unknown) => {
         if (gone) return;
         // A login without the right to read can do nothing here; another one can be used instead.
-        if (error instanceof ApiError && (error.status === 401 || error.status === 403)) setAccess("out");
-        else timer = setTimeout(() => setAttempt((n) => n + 1), AGAIN_MS);
+        if (error instanceof ApiError && (error.status === 401 || error.status === 403)) {
+          setWhy((said) => said || whyOut(error, me.get() !== null));
+          setAccess("out");
+        } else timer = setTimeout(() => setAttempt((n) => n + 1), AGAIN_MS);
       },
     );
     return () => {
@@ -41,7 +48,14 @@ export function App() {
     };
   }, [attempt]);
 
-  useEffect(() => onSignedOut(() => setAccess("out")), []);
+  useEffect(
+    () =>
+      onSignedOut((error) => {
+        setWhy((said) => said || whyOut(error, me.get() !== null));
+        setAccess("out");
+      }),
+    [],
+  );
   useEffect(() => onOtherTab(() => setAttempt((n) => n + 1)), []);
   const isIn = access === "in";
   useEffect(() => (isIn ? watchRights() : undefined), [isIn]);
@@ -49,11 +63,22 @@ export function App() {
   return (
     <>
       {!isIn && <OfflineBanner />}
-      {access === "out" && <Login onDone={() => setAttempt((n) => n + 1)} />}
+      {access === "out" && <Login why={why} onDone={() => setAttempt((n) => n + 1)} />}
       {isIn && <Shell />}
       <Toasts />
     </>
   );
+}
+
+/** Takes over who is logged in. For another user the page begins anew: what it holds is not theirs. */
+function accept(found: Me): boolean {
+  if (isAnother(me.get(), found)) {
+    location.reload();
+    return false;
+  }
+  keepFor(found.account);
+  setMe(found);
+  return true;
 }
 
 /** Asks again what this login may do: when something is refused, and when the stream of news begins anew, as it does after a change. */
@@ -62,7 +87,7 @@ function watchRights(): () => void {
   const ask = (): void => {
     timer ??= setTimeout(() => {
       timer = undefined;
-      api.me().then(setMe, () => undefined); // signed out is told to all; the rest is no news
+      api.me().then(accept, () => undefined); // signed out is told to all; the rest is no news
     }, SOON_MS);
   };
   const forget = [onNews("rights", ask), onForbidden(ask)];

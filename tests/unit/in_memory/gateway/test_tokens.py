@@ -108,6 +108,17 @@ async def test_tokens_logins_and_what_was_made_of_them_end_with_their_user_or_to
     assert await by_cookie() == 401
     for token in (first, second):
         assert await status_of(world, token["token"]) == 401
+    told = (await world.http.get("/api/me", headers=page)).json()["error"]
+    why = "its user is disabled" if how == "disable" else "its token was revoked or has expired"
+    assert told == {"code": "login_ended", "message": f"the login has ended: {why}"}
+    unbound = (await world.http.get("/api/me")).json()["error"]  # the cookie alone finds nothing out
+    assert (unbound["code"], "ended" in unbound["message"]) == ("unauthorized", False)
+    told = (await world.ask(first["token"], "GET", "/api/me")).json()["error"]
+    if how == "disable":
+        assert told == {"code": "login_ended", "message": "the token has ended: its user is disabled"}
+    else:
+        text = "the token is wrong; a token that was revoked is not known any more"
+        assert told == {"code": "unauthorized", "message": text}
 
 
 async def test_a_later_user_of_the_same_name_gets_no_earlier_credentials(world: GatewayInMemory) -> None:

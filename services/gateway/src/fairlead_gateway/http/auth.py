@@ -46,6 +46,7 @@ SECURE_COOKIE: Final = "__Host-fairlead"
 # Browsers send a cookie to every port of a host name, so whatever listens on another port can read it. A
 # login therefore has a second half, which only the origin that logged in can read (local storage) and send.
 PAGE_HEADER: Final = "X-Fairlead-Page"
+ENDED: Final = "login_ended"  # code of a 401 for what was good once
 REVOKED: Final = "revoked."  # keys of the bucket `sessions`: logins that were ended before their time
 
 
@@ -93,20 +94,28 @@ class Auth:
             secure: the request came over TLS; decides which cookie of an earlier version is taken away.
 
         Raises:
-            Problem: 401 without good ones, 429 after too many bad ones.
+            Problem: 401 without good ones, 429 after too many bad ones. For a login that was good once, its
+                code is `login_ended`, and it says why.
         """
         if authorization is not None:
             return self._bearer(authorization, address)
-        unbound = False
+        unbound, ended = False, ""
         for value in cookies:
             claims = self._file.verify_signed(value, use="cookie")
-            if claims is None or self._is_revoked(claims.id, claims.made_from):
+            if claims is None:
                 continue
-            if is_of_page(claims, page):
-                if (principal := self._principal(claims, "cookie")) is None:
-                    continue
-                return principal
-            unbound = True
+            if not is_of_page(claims, page):
+                unbound = unbound or not self._is_revoked(claims.id, claims.made_from)
+                continue
+            principal = self._claimed(claims, "cookie")
+            if self._is_revoked(claims.id, claims.made_from):
+                ended = "it was signed out"
+            elif limited := self.directory.limited(principal):
+                return limited
+            else:
+                ended = self.directory.why_ended(principal)
+        if ended:
+            raise _unauthorized(f"the login has ended: {ended}", ENDED)
         if unbound:
             raise _unauthorized(f"the login cookie is valid only with the header {PAGE_HEADER} of its login")
         if any(claims.is_old_cookie for claims in map(self._file.read_signed, cookies) if claims):
@@ -133,16 +142,14 @@ class Auth:
         if is_signed(token):
             claims = self._file.verify_signed(token)
             if claims is not None and not self._is_revoked(claims.id, claims.made_from):
-                if (principal := self._principal(claims, "signed")) is not None:
-                    return principal
-                raise _unauthorized("the user of the token is disabled or was removed")
+                return self._still_limited(self._claimed(claims, "signed"))
             known = self._file.read_signed(token)
             if known is not None and known.is_old_cookie:
                 raise _unauthorized(
                     "the token was made by an earlier version: log in again, or make a new one"
                 )
             if known is not None:  # once ours: no guess, only too late
-                raise _unauthorized("the token has expired or was revoked")
+                raise _unauthorized("the token has expired or was revoked", ENDED)
         if (found := API_TOKEN.fullmatch(token)) is not None and (who := self._api(found[1], token)):
             return who
         if self._file.guessable:
@@ -158,7 +165,8 @@ class Auth:
             )
         self.throttle.check(address)
         self.throttle.fail(address)
-        raise _unauthorized("the token is wrong")
+        revoked = "; a token that was revoked is not known any more" if found else ""
+        raise _unauthorized(f"the token is wrong{revoked}")
 
     async def prepare(self, token: str, address: str) -> None:
         """Have an API token looked up that this gateway does not know, before `accept_token` is asked.
@@ -192,9 +200,7 @@ class Auth:
             generation=self._generation,
             user_id=record.user_id,
         )
-        limited = self.directory.limited(principal)
-        if limited is None:
-            raise _unauthorized("the user of the token is disabled or was removed")
+        limited = self._still_limited(principal)
         self.directory.note_use(record.id, int(time.time() * 1000))
         return limited
 
@@ -236,7 +242,7 @@ class Auth:
             raise _unauthorized(
                 "the login code was already used; ask for a new one with `fairlead login`"
             ) from None
-        principal = self._principal(claims, "code")
+        principal = self.directory.limited(self._claimed(claims, "code"))
         if principal is None:
             raise _unauthorized("the user of the login code is disabled or was removed")
         return principal
@@ -285,9 +291,20 @@ class Auth:
         if expires_at > now:
             self._revoked[token_id] = expires_at
 
-    def _principal(self, claims: Claims, via: Via) -> Principal | None:
-        """Who these claims are of; None if the user may do nothing any more."""
-        principal = Principal(
+    def _still_limited(self, principal: Principal) -> Principal:
+        """The owner of a token with the rights that its user has now.
+
+        Raises:
+            Problem: 401, the user may do nothing any more.
+        """
+        limited = self.directory.limited(principal)
+        if limited is None:
+            raise _unauthorized(f"the token has ended: {self.directory.why_ended(principal)}", ENDED)
+        return limited
+
+    def _claimed(self, claims: Claims, via: Via) -> Principal:
+        """Who these claims are of, whatever that user may do now."""
+        return Principal(
             user=claims.user,
             scopes=frozenset(claims.scopes),
             via=via,
@@ -298,7 +315,6 @@ class Auth:
             user_id=claims.user_id,
             password_id=claims.password_id,
         )
-        return self.directory.limited(principal)
 
     def _is_revoked(self, *token_ids: str) -> bool:
         return any(token_id in self._revoked for token_id in token_ids)
@@ -345,8 +361,8 @@ def _cookie(value: str, max_age_s: int, *, secure: bool) -> str:
     return f"{name}={value}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict{more}"
 
 
-def _unauthorized(message: str) -> Problem:
-    return Problem(401, message, headers={"WWW-Authenticate": "Bearer"})
+def _unauthorized(message: str, code: str = "") -> Problem:
+    return Problem(401, message, code=code, headers={"WWW-Authenticate": "Bearer"})
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

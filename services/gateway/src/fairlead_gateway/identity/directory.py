@@ -33,6 +33,7 @@ _OF_USER: Final = user_key("")
 _OF_TOKEN: Final = token_key("")
 _OF_USE: Final = used_key("")
 _OF_PASSWORD: Final = password_key("")
+PASSWORD_CHANGED: Final = "the password of its user was changed"
 _LONGEST_CHAIN: Final = 8  # of tokens made from tokens
 _PREFIX: Final = f"$KV.{subjects.BUCKET_USERS}."
 
@@ -213,25 +214,34 @@ class Directory:
         Whoever holds the key of the auth file is the owner of the installation: tokens made with it for a
         name that is no user, such as `cli`, have the account `admin`.
         """
+        judged = self._judge(principal)
+        return None if isinstance(judged, str) else judged
+
+    def why_ended(self, principal: Principal) -> str:
+        """Why a principal may do nothing any more; empty: it may."""
+        judged = self._judge(principal)
+        return judged if isinstance(judged, str) else ""
+
+    def _judge(self, principal: Principal) -> Principal | str:
         if principal.api_token and self.token(principal.api_token) is None:
-            return None
+            return "its token was revoked or has expired"
         name = principal.user
         user = self._users.get(name)
         if user is None:
-            if principal.user_id or name in self._removed:
-                return None
-            if principal.api_token and name != ADMIN:
-                return None
+            if principal.user_id or name in self._removed or (principal.api_token and name != ADMIN):
+                return "its user was removed"
             if not self._is_of_password(ADMIN, principal):
-                return None
+                return PASSWORD_CHANGED
             return principal._replace(role=ADMIN, account=ADMIN)
         if not self._is_of_password(name, principal):
-            return None
-        if user.disabled or (principal.user_id and principal.user_id != user.id):
-            return None
+            return PASSWORD_CHANGED
+        if user.disabled:
+            return "its user is disabled"
+        if principal.user_id and principal.user_id != user.id:
+            return "its user was removed"
         made_from = principal.made_from
         if made_from.startswith(TAILNET) and made_from.removeprefix(TAILNET) != user.tailscale:
-            return None
+            return "its user has another Tailscale login now"
         scopes = SCOPES_OF[user.role]
         if "admin" not in principal.scopes:
             scopes &= principal.scopes

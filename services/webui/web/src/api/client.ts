@@ -34,11 +34,11 @@ export class ApiError extends Error {
   }
 }
 
-const signedOut = new Set<() => void>();
+const signedOut = new Set<(error: ApiError) => void>();
 const forbidden = new Set<() => void>();
 
-/** Calls `listener` whenever the gateway no longer knows us. */
-export function onSignedOut(listener: () => void): () => void {
+/** Calls `listener` with the answer whenever the gateway no longer knows us. */
+export function onSignedOut(listener: (error: ApiError) => void): () => void {
   signedOut.add(listener);
   return () => signedOut.delete(listener);
 }
@@ -66,9 +66,10 @@ export async function request(method: string, path: string, body?: unknown, sign
   }
   reached();
   if (answer.ok) return answer;
-  if (answer.status === 401 && path !== "/api/login") for (const listener of signedOut) listener();
+  const error = await refusal(answer);
+  if (answer.status === 401 && path !== "/api/login") for (const listener of signedOut) listener(error);
   if (answer.status === 403 && path !== "/api/me") for (const listener of forbidden) listener();
-  throw await refusal(answer);
+  throw error;
 }
 
 async function refusal(answer: Response): Promise<ApiError> {

@@ -18,10 +18,11 @@ export function refusalIn(listed: readonly Approval[], id: string): Refusal {
   return found ? (found.refusal ?? "") : null;
 }
 
-/** Asks for it where the request comes from the log, which says the same to everybody. */
-export function useRefusal(approval: Shown): Refusal {
-  const { id, refusal } = approval;
-  const asks = refusal === undefined && hasOwner(approval);
+/** Asks for it where the request comes from the log, which says the same to everybody. No request, no refusal. */
+export function useRefusal(approval: Shown | undefined): Refusal {
+  const id = approval?.id ?? "";
+  const refusal = approval?.refusal;
+  const asks = approval !== undefined && refusal === undefined && hasOwner(approval);
   const [found, setFound] = useState<Refusal>(null);
   useEffect(() => {
     if (!asks) return;

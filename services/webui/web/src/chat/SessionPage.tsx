@@ -1,5 +1,6 @@
 import { useCallback, useEffect, useMemo, useState } from "react";
 import { useMay } from "../api/rights";
+import { useAnswerNote } from "../approvals/answerKeys";
 import { liveSession, useRights } from "../session/open";
 import { keepDraft, restoreDraft } from "../session/drafts";
 import type { SendKind } from "../api/types";
@@ -36,7 +37,7 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
   const phase = useStore(session.store, (state) => (state.view.deleted ? "deleted" : state.phase));
   const model = useStore(session.store, (state) => state.view.model ?? state.meta?.model ?? "");
   const status = useStore(session.store, statusOf);
-  const asks = useStore(session.store, (state) => state.view.approvals[0]?.kind === "question");
+  const answers = useAnswerNote(useStore(session.store, (state) => state.view.approvals[0]));
   const lastSeq = useStore(session.store, (state) => Math.max(state.view.lastSeq, state.meta?.last_seq ?? 0));
   useEffect(() => markSeen(id, lastSeq), [id, lastSeq]);
 
@@ -111,7 +112,7 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
             place={id}
             busy={busy}
             stopping={stop.state}
-            note={status === "waiting_approval" && rights.approve && !asks ? "Esc, then a, s or d answers" : ""}
+            note={status === "waiting_approval" && rights.approve ? answers : ""}
             onSend={send}
             onStop={stop.now}
             recall={recall}

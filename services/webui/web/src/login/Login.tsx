@@ -1,12 +1,14 @@
 import { type SyntheticEvent, useEffect, useState } from "react";
 import { api, ApiError } from "../api/client";
 import { Button } from "../ui/Button";
+import { sentence } from "../ui/format";
 import styles from "./Login.module.css";
+import { whyNoToken } from "./whyOut";
 
 type Way = "password" | "token";
 
-/** Asks for a name and a password where somebody has one, else for the token that `fairlead up` printed. */
-export function Login({ onDone }: { onDone: () => void }) {
+/** Asks for a name and a password where somebody has one, else for a token. `why`: it is asked again. */
+export function Login({ why, onDone }: { why: string; onDone: () => void }) {
   const [way, setWay] = useState<Way | null>(null);
   const [hasPasswords, setHasPasswords] = useState(false);
   const [tailscale, setTailscale] = useState("");
@@ -36,7 +38,7 @@ export function Login({ onDone }: { onDone: () => void }) {
       await api.login(by);
       onDone();
     } catch (error) {
-      setProblem(wordsFor(error, "token" in by));
+      setProblem(wordsFor(error, "token" in by ? by.token : ""));
       if ("password" in by) setPassword("");
       setBusy(false);
     }
@@ -60,6 +62,11 @@ export function Login({ onDone }: { onDone: () => void }) {
         {byLink && (
           <p role="alert" className={styles.notice}>
             This link was already used, or it has expired. <code>fairlead login</code> prints a new one.
+          </p>
+        )}
+        {why && !byLink && problem === null && (
+          <p role="alert" className={styles.notice}>
+            {why}
           </p>
         )}
         {tailscale && (
@@ -102,7 +109,10 @@ export function Login({ onDone }: { onDone: () => void }) {
         )}
         {way === "token" && (
           <>
-            <p>Paste the token that was printed when Fairlead started, or open the link that was printed with it.</p>
+            <p>
+              Paste your token: the one that was printed at the first start, or one that was made for you. Or open a
+              link that <code>fairlead login</code> prints.
+            </p>
             <input type="text" autoComplete="username" value="fairlead" readOnly hidden />
             <label htmlFor="token" className="visually-hidden">
               Token
@@ -148,12 +158,7 @@ export function Login({ onDone }: { onDone: () => void }) {
   );
 }
 
-function wordsFor(error: unknown, byToken: boolean): string {
+function wordsFor(error: unknown, token: string): string {
   if (!(error instanceof ApiError)) return error instanceof Error ? error.message : String(error);
-  if (!byToken) {
-    return `${error.message.charAt(0).toUpperCase()}${error.message.slice(1)}.`.replace("..", ".");
-  }
-  if (error.status === 401 || error.status === 403)
-    return "This token is not valid. Use the token that was printed at the first start.";
-  return error.message;
+  return token ? whyNoToken(error, token) : sentence(error.message);
 }

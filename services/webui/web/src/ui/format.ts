@@ -59,3 +59,9 @@ export function cost({ cost_usd = 0, unpriced_replies = 0 }: { cost_usd?: number
 }
 
 export const plural = (n: number, one: string, many = `${one}s`): string => `${n} ${n === 1 ? one : many}`;
+
+/** A message of the gateway as a sentence: it begins with a small letter and has no full stop. */
+export function sentence(message: string): string {
+  const begun = message.charAt(0).toUpperCase() + message.slice(1);
+  return /[.!?]$/.test(begun) ? begun : `${begun}.`;
+}
