@@ -423,7 +423,7 @@ async def test_mail_that_cannot_be_read_goes_to_the_dead_letters_and_does_not_st
         assert (await w.run_end("a")).outcome == "completed"
     letters = [record async for record in w.bus.read(s.DEAD, "fairlead.dead.>")]
     assert len(letters) == 3
-    assert b"Expected `str`, got `int`" in letters[0].data
+    assert b"prompt: text: must be a text, got 5" in letters[0].data
 
 
 async def test_unknown_agent_profile_ends_the_run_failed(

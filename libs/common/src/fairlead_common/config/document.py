@@ -26,13 +26,13 @@ from fairlead_common.config.openapi import OpenApi
 from fairlead_common.config.other_agents import OtherAgentsConfig
 from fairlead_common.config.part import ConfigPart, Extensions, Positive
 from fairlead_common.config.policy import PolicyConfig, check_layer, check_policy
-from fairlead_common.config.problems import explained
 from fairlead_common.config.sandboxes import SandboxesConfig, check_kind, check_names
 from fairlead_common.config.sessions import SessionsConfig
 from fairlead_common.config.storage import StorageConfig
 from fairlead_common.config.tailscale import TailscaleConfig
 from fairlead_common.config.tool_sets import check_tool_sets, with_sets
 from fairlead_common.config.web import WebConfig
+from fairlead_common.decode_problems import explained
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import check_id
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from fairlead_common.decode_problems import explained_payload
 from fairlead_common.errors import BadMessageError, InvalidInputError
 from fairlead_common.protocol.client_tools import (
     ClientResult,
@@ -33,6 +34,15 @@ _result = msgspec.json.Decoder(ToolResult)
 _client_result = msgspec.json.Decoder(ClientResult)
 _question = msgspec.json.Decoder(CallQuestion)
 _ended = msgspec.json.Decoder(ProcessEnded)
+_STRUCTS: dict[str, type[msgspec.Struct]] = {
+    **dict.fromkeys(INPUT_KINDS, UserInput),
+    "abort": Abort,
+    "approval": Decision,
+    "result": ToolResult,
+    "clientresult": ClientResult,
+    "question": CallQuestion,
+    "ended": ProcessEnded,
+}
 Mail = UserInput | Abort | Decision | Notice | ToolResult | ClientResult | CallQuestion | ProcessEnded
 
 
@@ -71,7 +81,8 @@ def decode_mail(kind: str, key: str, payload: bytes) -> Mail:
             case _:
                 raise BadMessageError(f"unknown kind of mail: {kind!r}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidInputError) as error:
-        raise BadMessageError(f"{kind}: {error}") from error
+        why = explained_payload(error, payload, _STRUCTS[kind])
+        raise BadMessageError(f"{kind}: {why}") from error
 
 
 def check_attachments(attachments: Sequence[Attachment]) -> None:

@@ -33,7 +33,7 @@ _OF_USER: Final = user_key("")
 _OF_TOKEN: Final = token_key("")
 _OF_USE: Final = used_key("")
 _OF_PASSWORD: Final = password_key("")
-PASSWORD_CHANGED: Final = "the password of its user was changed"
+_OTHER_PASSWORD: Final = "the password of its user was changed"  # noqa: S105
 _LONGEST_CHAIN: Final = 8  # of tokens made from tokens
 _PREFIX: Final = f"$KV.{subjects.BUCKET_USERS}."
 
@@ -231,10 +231,10 @@ class Directory:
             if principal.user_id or name in self._removed or (principal.api_token and name != ADMIN):
                 return "its user was removed"
             if not self._is_of_password(ADMIN, principal):
-                return PASSWORD_CHANGED
+                return _OTHER_PASSWORD
             return principal._replace(role=ADMIN, account=ADMIN)
         if not self._is_of_password(name, principal):
-            return PASSWORD_CHANGED
+            return _OTHER_PASSWORD
         if user.disabled:
             return "its user is disabled"
         if principal.user_id and principal.user_id != user.id:

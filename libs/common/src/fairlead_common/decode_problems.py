@@ -1,9 +1,10 @@
-"""What is wrong with a document, in words: the setting, what it must be, and what it is."""
+"""What is wrong with a document or a message, in words: the field, what it must be, and what it is."""
 
 import difflib
 import json
 import re
 from collections.abc import Iterator
+from types import EllipsisType
 from typing import Any, Final
 
 import msgspec
@@ -39,8 +40,38 @@ _MAX_CHARS: Final = 60
 _Path = list[str | int]
 
 
-def explained(error: msgspec.ValidationError, content: object, document: type) -> str:
-    """The text of an error in a `document` with this `content`: field, limit and actual value."""
+def explained_payload(error: Exception, payload: bytes, document: type) -> str:
+    """The text of an error at decoding JSON as `document`. It repeats no words of whoever wrote it.
+
+    Args:
+        error: of msgspec, or of a check of ours, which has its own words.
+    """
+    match error:
+        case msgspec.ValidationError():
+            try:
+                content = msgspec.json.decode(payload)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:  # further on
+                return explained_payload(broken, payload, document)
+            return explained(error, content, document, repeats=False)
+        case msgspec.DecodeError():
+            return f"is no valid JSON: {str(error).removeprefix('JSON is malformed: ').lower()}"
+        case UnicodeDecodeError():
+            return f"is no valid utf-8: {error.reason} at byte {error.start}"
+        case RecursionError():
+            return "is nested too deeply"
+        case _:
+            return str(error)
+
+
+def explained(
+    error: msgspec.ValidationError, content: object, document: type, *, repeats: bool = True
+) -> str:
+    """The text of an error in a `document` with this `content`: field, limit and actual value.
+
+    Args:
+        repeats: show texts, lists and objects; otherwise only how long they are, and words that had to
+            be one of several.
+    """
     found = _AT.match(str(error))
     if found is None:
         return str(error)
@@ -59,7 +90,8 @@ def explained(error: msgspec.ValidationError, content: object, document: type) -
         name = next(_meant(str(error), path, _at(content, path), content, document), "...")
         return f"{_dotted([*path, name])}: the name {wanted}"
     where = _dotted(path)
-    return f"{where}{': ' if where else ''}{wanted}{_got(content, path)}"
+    got = _got(content, path) if repeats or problem.startswith("Invalid enum") else _kind(_at(content, path))
+    return f"{where}{': ' if where else ''}{wanted}{got}"
 
 
 def _path(said: str, place: str, content: object, document: type) -> _Path:
@@ -95,11 +127,18 @@ def _meant(said: str, path: _Path, items: object, content: object, document: typ
     else:
         return
     for key, alone in choices:
-        try:
-            msgspec.convert(_replaced(content, path, alone), document, strict=False)
-        except msgspec.ValidationError as error:
-            if str(error) == said:
-                yield key
+        changed = _replaced(content, path, alone)
+        if any(_refusal(changed, document, strict=strict) == said for strict in (False, True)):
+            yield key
+
+
+def _refusal(content: object, document: type, *, strict: bool) -> str:
+    """Why it is refused; empty: it is not."""
+    try:
+        msgspec.convert(content, document, strict=strict)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return ""
 
 
 def _replaced(content: Any, path: _Path, value: object) -> Any:
@@ -164,6 +203,20 @@ def _got(content: object, path: _Path) -> str:
         return f", got a text of {len(value)} characters" if isinstance(value, str) else ""
     shown = json.dumps(value, ensure_ascii=False)
     return f", got {shown if len(shown) <= _MAX_CHARS else f'{shown[:_MAX_CHARS]}…'}"
+
+
+def _kind(value: object) -> str:
+    match value:
+        case str():
+            return f", got a text of {len(value)} characters"
+        case list():
+            return f", got a list of {len(value)} items"
+        case dict():
+            return f", got an object of {len(value)} fields"
+        case EllipsisType():
+            return ""
+        case _:
+            return f", got {json.dumps(value)}"
 
 
 def _hint(name: str, kinds: list[inspect.Type]) -> str:
