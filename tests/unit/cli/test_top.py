@@ -66,7 +66,11 @@ def test_long_ids_keep_the_columns_aligned_and_large_disks_are_in_gib(
     status = {**ANSWERS["/api/status"], "store": {"state": "open", "free_bytes": 58 << 30}}
     for path, answer in (
         ("/api/sessions", {"sessions": busy}),
-        ("/api/approvals", {"approvals": approvals}),
+        (
+            "/api/approvals",
+            {"approvals": [*approvals, {"session": "q", "tool": "ask_user", "kind": "question"}]},
+        ),
+        ("/api/runs", {"runs": [{**RUN, "unpriced_replies": 1}, {"outcome": "failed"}]}),
         ("/api/status", status),
     ):
         monkeypatch.setitem(ANSWERS, path, answer)
@@ -76,6 +80,9 @@ def test_long_ids_keep_the_columns_aligned_and_large_disks_are_in_gib(
     assert len({line.index("running") for line in shown if "running" in line}) == 1
     assert len({line.index("bash") for line in shown if "bash" in line}) == 1
     assert any("58.0 GiB free" in line for line in shown)
+    assert "approvals waiting: 2, questions waiting: 1" in shown
+    assert sum("turns" in line for line in shown) == 1  # a run without a reply is of no model
+    assert any("2 turns" in line and line.endswith("$0.0000 + $?") for line in shown)
 
 
 def test_views_follow_until_ctrl_c(

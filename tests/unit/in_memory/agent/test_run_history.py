@@ -6,10 +6,13 @@ import msgspec
 import pytest
 
 from fairlead_agent.projections.log_reader import LogReader
+from fairlead_agent.session.log_readers import LogReaders
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.run_history import RunRecord
 from fairlead_common.protocol.usage import POSITION, UsagePosition
+from fairlead_common.service.log_formats import QUESTIONS
+from fairlead_common.session_log.records import ONE_ENTRY
 from fairlead_gateway.observability.runs import RunQuery, read_page
 from tests.support.fake_nats.faults import Fault
 from tests.support.memory_world import MemoryWorld
@@ -47,6 +50,20 @@ async def test_a_run_is_listed_with_what_it_did(w: MemoryWorld) -> None:
     record = await w.bus.last(s.RUN_HISTORY, f"fairlead.run.a.main.completed.{run.run_id}")
     assert record is not None
     assert b"P1" not in record.data  # no words of anybody
+
+
+@pytest.mark.parametrize(
+    ("asks", "waits_for"),
+    [('tool=ask_user args={"question":"Which?"}', ["question"]), ('run="echo hi"', ["call"])],
+)
+async def test_a_paused_run_tells_what_it_waits_for(
+    w: MemoryWorld, monkeypatch: pytest.MonkeyPatch, asks: str, waits_for: list[str]
+) -> None:
+    monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind in (ONE_ENTRY, QUESTIONS))
+    await w.agent(settings={"agents.main.mode": "ask"})
+    await w.say("a", f"op=P1 steps=1 {asks}")
+    [run] = await until_listed(w, 1)
+    assert (run.outcome, run.waits_for) == ("waiting_approval", waits_for)
 
 
 @pytest.mark.parametrize("fault", [Fault.ANSWER_LOST, Fault.DEAD_BEFORE, Fault.DEAD_AFTER])

@@ -35,7 +35,8 @@ def runs(limit: int, since: str | None, as_json: bool, url: str | None, **filter
 
 def _cells(run: dict[str, Any]) -> tuple[object, ...]:
     ended = datetime.fromtimestamp(run["ended_at"] / 1000).astimezone()
-    outcome = run["outcome"] + (f" ({run['error_code']})" if run.get("error_code") else "")
+    more = run.get("error_code") or " and ".join(run.get("waits_for", ()))
+    outcome = run["outcome"] + (f" ({more})" if more else "")
     calls = " ".join(f"{name}:{count}" for name, count in sorted(run.get("tools", {}).items()))
     cost = f"${run.get('cost_usd', 0.0):.4f}" + ("+$?" if run.get("unpriced_replies") else "")
     return (

@@ -75,11 +75,14 @@ def lines(found: dict[str, Any], now_s: float) -> list[str]:
     if store:
         view.append(f"store  {store['state']}, {_free(store['free_bytes'])} free")
     view += ["", *_runs(runs), "", *_models(runs), "", *_sessions(found["sessions"], now_s)]
-    view += ["", f"approvals waiting: {len(approvals)}"]
+    questions = sum(each.get("kind") == "question" for each in approvals)
+    also = f", questions waiting: {questions}" if questions else ""
+    view += ["", f"approvals waiting: {len(approvals) - questions}{also}"]
     width = max((len(str(each.get("session", ""))) for each in approvals[:_ROWS]), default=0)
     for each in approvals[:_ROWS]:
         age = _age(now_s - each.get("requested_at", 0) / 1000)
-        view.append(f"  {age:>8}  {each.get('session', ''):{width}}  {printable(str(each.get('tool', '')))}")
+        asked = "question" if each.get("kind") == "question" else printable(str(each.get("tool", "")))
+        view.append(f"  {age:>8}  {each.get('session', ''):{width}}  {asked}")
     view += ["", "executors"]
     for row in status["executors"]:
         state = "draining" if row.get("draining") else ""
@@ -98,15 +101,19 @@ def _runs(runs: list[dict[str, Any]]) -> list[str]:
 
 
 def _models(runs: list[dict[str, Any]]) -> list[str]:
-    sums: dict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0.0])
+    sums: dict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0.0, 0])
     for run in runs:
+        if not run.get("turns") and not run.get("model"):
+            continue  # no model replied
         of = sums[run.get("model", "") or "-"]
-        for place, name in enumerate(("turns", "input_tokens", "output_tokens", "cost_usd")):
+        figures = ("turns", "input_tokens", "output_tokens", "cost_usd", "unpriced_replies")
+        for place, name in enumerate(figures):
             of[place] += run.get(name, 0)
     view = ["models of these runs"]
-    for name, (turns, tokens_in, tokens_out, cost) in sorted(sums.items()):
+    for name, (turns, tokens_in, tokens_out, cost, unpriced) in sorted(sums.items()):
         view.append(
-            f"  {name:32}  {turns:5.0f} turns  {tokens_in:9.0f} in  {tokens_out:8.0f} out  ${cost:.4f}"
+            f"  {name:32}  {turns:5.0f} turns  {tokens_in:9.0f} in  {tokens_out:8.0f} out  "
+            f"${cost:.4f}{' + $?' if unpriced else ''}"
         )
     return view
 

@@ -139,6 +139,7 @@ class RunEndEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
         agent, model, user: whose run it was, which model replied last, and who wrote what it answered.
         tools: how many calls had which outcome.
         resumes: the run that this one continued.
+        waits_for: with `waiting_approval`, what a person is asked for: `call`, `question`.
     """
 
     outcome: Outcome
@@ -158,6 +159,7 @@ class RunEndEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
     user: str = ""
     tools: dict[str, int] = {}
     resumes: str = ""
+    waits_for: list[str] = []
 
 
 class ApprovalRequestEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="approval_request"):

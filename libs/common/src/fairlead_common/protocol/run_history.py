@@ -26,6 +26,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         unpriced_replies: replies whose price is not known, and is not in `cost_usd`.
         resumes: the parked run that this one continued.
         seq: of its last entry, in the stream SESSIONS.
+        waits_for: with `waiting_approval`, what a person is asked for: `call`, `question`; empty: not known.
     """
 
     run_id: str
@@ -47,6 +48,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unpriced_replies: int = 0
     resumes: str = ""
     seq: int = 0
+    waits_for: list[str] = []
 
 
 def record_of(session: str, seq: int, end: RunEndEntry) -> RunRecord | None:
@@ -73,6 +75,7 @@ def record_of(session: str, seq: int, end: RunEndEntry) -> RunRecord | None:
         unpriced_replies=end.usage.unpriced_replies,
         resumes=end.resumes,
         seq=seq,
+        waits_for=end.waits_for,
     )
 
 

@@ -161,6 +161,7 @@ class RunEnding:
                 user=self._state.user,
                 tools=run.tools,
                 resumes=self._state.lineage[-2] if len(self._state.lineage) > 1 else "",
+                waits_for=self._asked() if end.outcome == "waiting_approval" else [],
             )
             closed = await self._owner.close(entry, lambda: self._may_close(end.outcome))
             if not closed:
@@ -179,6 +180,10 @@ class RunEnding:
         if outcome not in PARKED_OUTCOMES and self._replies.open():
             return False  # mail that repeats what this run answers came meanwhile
         return may_end(self._state, outcome)
+
+    def _asked(self) -> list[str]:
+        """What a person is asked for."""
+        return sorted({request.kind for request in self._state.approvals.values()})
 
     def _ended(self) -> list[tuple[int, str]]:
         waiting = self._state.waiting

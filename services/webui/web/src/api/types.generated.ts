@@ -2921,6 +2921,7 @@ export interface RetryBody {
  *     agent, model, user: whose run it was, which model replied last, and who wrote what it answered.
  *     tools: how many calls had which outcome.
  *     resumes: the run that this one continued.
+ *     waits_for: with `waiting_approval`, what a person is asked for: `call`, `question`.
  */
 export interface RunEndEntry {
   type: "run_end";
@@ -2947,6 +2948,7 @@ export interface RunEndEntry {
   user?: string;
   tools?: Record<string, number>;
   resumes?: string;
+  waits_for?: string[];
 }
 
 /**
@@ -3035,6 +3037,7 @@ export interface RunPage {
  *     unpriced_replies: replies whose price is not known, and is not in `cost_usd`.
  *     resumes: the parked run that this one continued.
  *     seq: of its last entry, in the stream SESSIONS.
+ *     waits_for: with `waiting_approval`, what a person is asked for: `call`, `question`; empty: not known.
  */
 export interface RunRecord {
   run_id: string;
@@ -3056,6 +3059,7 @@ export interface RunRecord {
   unpriced_replies?: number;
   resumes?: string;
   seq?: number;
+  waits_for?: string[];
 }
 
 /**
@@ -3923,6 +3927,7 @@ export interface StoredRunEndEntry {
   user?: string;
   tools?: Record<string, number>;
   resumes?: string;
+  waits_for?: string[];
   seq: number;
   index?: number;
 }

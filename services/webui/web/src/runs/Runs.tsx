@@ -45,7 +45,7 @@ export function Runs({ onMenu }: { onMenu: () => void }) {
                 value={outcome}
                 choices={[
                   { value: "", label: "Any outcome" },
-                  ...OUTCOMES.map((one) => ({ value: one.outcome, label: one.label })),
+                  ...OUTCOMES.map((one) => ({ value: one.outcome, label: one.choice ?? one.label })),
                 ]}
                 onChoose={setOutcome}
               />
@@ -95,9 +95,7 @@ function Row({ run }: { run: RunRecord }) {
   ].filter(Boolean);
   return (
     <li className={styles.run}>
-      <span className={isBad(run.outcome) ? `${styles.outcome} ${styles.bad}` : styles.outcome}>
-        {labelOf(run.outcome)}
-      </span>
+      <span className={isBad(run.outcome) ? `${styles.outcome} ${styles.bad}` : styles.outcome}>{labelOf(run)}</span>
       <Link to={placeOf(run)} className={styles.session}>
         {session ? nameOf(session) : `Session ${run.session}`}
       </Link>

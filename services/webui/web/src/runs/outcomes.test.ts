@@ -2,10 +2,15 @@ import { expect, it } from "vitest";
 import { callsOf, isBad, labelOf, placeOf, positionIn } from "./outcomes";
 
 it("an outcome has words, and one of a newer server is shown as it is", () => {
-  expect(labelOf("aborted")).toBe("stopped");
-  expect(labelOf("something_new")).toBe("something new");
+  expect(labelOf({ outcome: "aborted" })).toBe("stopped");
+  expect(labelOf({ outcome: "something_new" })).toBe("something new");
   // The list keeps them as they ended: what they were paused for may have come long ago.
-  expect(labelOf("waiting_approval")).toBe("paused for an approval");
+  expect(labelOf({ outcome: "waiting_approval" })).toBe("paused for an approval");
+  expect(labelOf({ outcome: "waiting_approval", waits_for: ["call"] })).toBe("paused for an approval");
+  expect(labelOf({ outcome: "waiting_approval", waits_for: ["question"] })).toBe("paused for an answer");
+  expect(labelOf({ outcome: "waiting_approval", waits_for: ["call", "question"] })).toBe(
+    "paused for an approval and an answer",
+  );
   expect(isBad("failed")).toBe(true);
   expect(isBad("something_new")).toBe(false);
 });

@@ -1,6 +1,6 @@
 import type { RunRecord } from "../api/types.generated";
 
-export const OUTCOMES: readonly { outcome: string; label: string; bad?: true }[] = [
+export const OUTCOMES: readonly { outcome: string; label: string; choice?: string; bad?: true }[] = [
   { outcome: "completed", label: "completed" },
   { outcome: "failed", label: "failed", bad: true },
   { outcome: "aborted", label: "stopped" },
@@ -8,16 +8,19 @@ export const OUTCOMES: readonly { outcome: string; label: string; bad?: true }[]
   { outcome: "timed_out", label: "timed out", bad: true },
   { outcome: "turn_limit", label: "limit of turns", bad: true },
   { outcome: "budget", label: "budget reached", bad: true },
-  { outcome: "waiting_approval", label: "paused for an approval" },
+  { outcome: "waiting_approval", label: "paused for an approval", choice: "paused for a person" },
   { outcome: "waiting_budget", label: "paused for a budget" },
   { outcome: "waiting_provider", label: "paused for the provider" },
   { outcome: "requires_action", label: "paused for a client’s tools" },
   { outcome: "unknown", label: "unknown", bad: true },
 ];
 
-/** An outcome in words; that of a newer server as it is. */
-export const labelOf = (outcome: string): string =>
-  OUTCOMES.find((one) => one.outcome === outcome)?.label ?? outcome.replaceAll("_", " ");
+/** An outcome in words, with what a paused run waits for; that of a newer server as it is. */
+export function labelOf({ outcome, waits_for = [] }: Pick<RunRecord, "outcome" | "waits_for">): string {
+  if (outcome === "waiting_approval" && waits_for.includes("question"))
+    return waits_for.includes("call") ? "paused for an approval and an answer" : "paused for an answer";
+  return OUTCOMES.find((one) => one.outcome === outcome)?.label ?? outcome.replaceAll("_", " ");
+}
 
 export const isBad = (outcome: string): boolean => OUTCOMES.find((one) => one.outcome === outcome)?.bad === true;
 
