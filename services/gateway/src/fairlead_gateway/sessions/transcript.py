@@ -1,5 +1,6 @@
 """The log of a session as clients read it: entries with their sequence, forwards or backwards."""
 
+import asyncio
 import math
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
@@ -25,6 +26,10 @@ MAX_ENTRIES: Final = 1000
 MAX_BYTES: Final = 16 << 20  # of one answer, about
 READ_WITHIN_S: Final = 25.0
 _FIRST_WINDOW: Final = 512
+_READ_BYTES: Final = 256 * 1024  # at a time: what live viewers wait for comes over the same connection
+_AT_A_TIME: Final = 64  # records, until others have their turn
+
+_Parts = tuple[bytes, bytes | memoryview]  # of one entry
 
 
 async def entries(request: Request) -> Response:
@@ -49,43 +54,50 @@ async def entries(request: Request) -> Response:
             found, more = await read_after(gateway.bus, session, after, limit)
             pages, cut = await _within(gateway.objects, found, limit)
             cursor = pages[-1][0] if more or cut else None
-        shown = b",".join(entry for _, entries in pages for entry in entries)
-    body = b'{"entries":[%s],"next":%s}' % (shown, b"null" if cursor is None else b"%d" % cursor)
+        body = _joined(pages, cursor)
     return Response(body, media_type=JSON)
+
+
+def _joined(pages: list[tuple[int, list[_Parts]]], cursor: int | None) -> bytes:
+    """The answer. What may have megabytes is copied here, and nowhere else."""
+    parts: list[bytes | memoryview] = []
+    for _, entries in pages:
+        for head, rest in entries:
+            parts += (b"," if parts else b'{"entries":[', head, rest)
+    end = b'],"next":null}' if cursor is None else b'],"next":%d}' % cursor
+    return b"".join((*parts, end) if parts else (b'{"entries":[', end))
 
 
 async def _within(
     objects: Objects, records: Iterable[Record], limit: int
-) -> tuple[list[tuple[int, list[bytes]]], bool]:
+) -> tuple[list[tuple[int, list[_Parts]]], bool]:
     """Sequence and entries of the first records, and whether records were left out.
 
     At most `limit` entries, and about `MAX_BYTES`: some lie in the object store. No record is divided, so
     that the next page begins with another one.
     """
-    pages: list[tuple[int, list[bytes]]] = []
+    pages: list[tuple[int, list[_Parts]]] = []
     left, room = limit, MAX_BYTES
-    for record in records:
+    for number, record in enumerate(records):
         if room <= 0:
             return pages, True
-        entries = await with_place(objects, record)
+        if number % _AT_A_TIME == 0:
+            await asyncio.sleep(0)
+        entries = [_with_place(each) for each in await placed(objects, record)]
         if pages and len(entries) > left:
             return pages, True
         pages.append((record.seq, entries))
         left -= len(entries)
-        room -= sum(map(len, entries))
+        room -= sum(len(rest) for _, rest in entries)
     return pages, False
 
 
-async def with_place(objects: Objects, record: Record) -> list[bytes]:
-    """The entries with their sequence, and their index where the record holds several, as JSON."""
-    return [_with_place(each) for each in await placed(objects, record)]
-
-
-def _with_place(entry: Placed) -> bytes:
+def _with_place(entry: Placed) -> _Parts:
+    """An entry with its sequence, and its index where the record holds several, as JSON."""
     seq, number, data = entry
     about = b'"seq":%d' % seq if number is None else b'"seq":%d,"index":%d' % (seq, number)
     data = data.lstrip()
-    return b"{%s,%s" % (about, data[1:]) if data[:1] == b"{" else b"{%s}" % about
+    return (b"{%s," % about, memoryview(data)[1:]) if data[:1] == b"{" else (b"{%s}" % about, b"")
 
 
 async def read_after(bus: Bus, session: str, after: int, limit: int) -> tuple[list[Record], bool]:
@@ -94,7 +106,10 @@ async def read_after(bus: Bus, session: str, after: int, limit: int) -> tuple[li
     size = 0
     if after < MAX_SEQ:
         subject = subjects.session_log(session)
-        async for record in bus.read(subjects.SESSIONS, subject, start=after + 1, batch=256, limit=limit + 1):
+        read = bus.read(
+            subjects.SESSIONS, subject, start=after + 1, batch=256, max_bytes=_READ_BYTES, limit=limit + 1
+        )
+        async for record in read:
             if len(found) == limit or size > MAX_BYTES:
                 return found, True
             found.append(record)
@@ -161,7 +176,8 @@ async def _last_between(
 
 
 async def _between(bus: Bus, subject: str, start: int, end: int) -> AsyncGenerator[Record, None]:
-    async for record in bus.read(subjects.SESSIONS, subject, start=start, batch=min(512, end - start)):
+    batch = min(512, end - start)
+    async for record in bus.read(subjects.SESSIONS, subject, start=start, batch=batch, max_bytes=_READ_BYTES):
         if record.seq >= end:
             return
         yield record
