@@ -13,6 +13,7 @@ from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
 from fairlead_common.installation.home import home_from_environment
 from fairlead_common.protocol.audit import AuditEntry
 from fairlead_common.service.credentials import GOOD_TOKEN_CHARS, AuthFile, ensure_auth_file
+from fairlead_common.service.garbage import ShortCollections
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.process import ServicePart, Users, run_service
 from fairlead_gateway.agent_protocol.host import AgentHost
@@ -80,7 +81,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
     follow = [config.follow, directory.follow, index.follow, change_hints.follow, auth.watch]
     watch = [gateway.running.watch, TokenUses(bus, directory).run, gateway.audit.run]
     used = [users.used(part) for part in (*follow, *watch)]
-    return [*used, users.user(serve), users.user(serve_agents), expire, retain]
+    return [*used, users.user(serve), users.user(serve_agents), expire, retain, ShortCollections().run]
 
 
 def note_failure(gateway: Gateway, address: str) -> None:

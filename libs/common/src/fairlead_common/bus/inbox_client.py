@@ -58,10 +58,12 @@ class InboxClient(NatsClient):
         number = self._sid + 1  # that `subscribe` gives; the first message may come before it returns
         self._heard[number] = handler
         try:
-            return await self.subscribe(subject, queue=queue)
+            subscription = await self.subscribe(subject, queue=queue)
         except BaseException:
             self._heard.pop(number, None)
             raise
+        subscription._message_iterator = None  # noqa: SLF001 - they hold each other, and no one iterates
+        return subscription
 
     def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
         self._heard.pop(sid, None)

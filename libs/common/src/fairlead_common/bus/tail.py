@@ -84,7 +84,7 @@ class Tail:
         self._changed = asyncio.Event()
         self._polled_at = 0.0
         self._subscriptions: list[Subscription] = []
-        self._forget: Callable[[], None] = lambda: None
+        self._forget: Callable[[], None] = _nothing
 
     async def __aenter__(self) -> "Tail":
         for live in self._live:
@@ -94,6 +94,7 @@ class Tail:
 
     async def __aexit__(self, *_: object) -> None:
         self._forget()
+        self._forget = _nothing  # it holds this tail
         for subscription in self._subscriptions:
             await subscription.unsubscribe()
 
@@ -267,6 +268,10 @@ class Tail:
         self._heard_bytes = 0
         for heard in self._heard:
             heard.clear()
+
+
+def _nothing() -> None:
+    return
 
 
 def _size(record: Record) -> int:

@@ -115,7 +115,7 @@ class EventStream:
         self._deleted = False
         self._unreadable: LaterVersionError | None = None  # what stands behind the last record that is shown
         self._abort: Callable[[], None] = lambda: None
-        self._wake: Callable[[], None] = lambda: None
+        self._wake: Callable[[], None] = _nothing
         self._sent_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -155,6 +155,8 @@ class EventStream:
             await self._show(write)
         except (RetryableError, NotFoundError) as error:  # the client comes back, and resumes
             log.warning("stream_interrupted", session=self._session, error=str(error))
+        finally:
+            self._wake = _nothing  # it holds the tail, which holds this
 
     async def _show(self, write: Write) -> None:
         try:
@@ -296,3 +298,7 @@ class EventStream:
                 return not await self._gateway.exists(self._session)
         except (BusUnavailableError, TimeoutError):
             return False
+
+
+def _nothing() -> None:
+    return

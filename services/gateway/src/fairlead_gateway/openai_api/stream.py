@@ -171,10 +171,13 @@ class Completion(Generic[_Piece]):
                 await write(self._form.begin())
                 await self._follow(write_pieces)
                 await write(self._form.finish())
+                return
             except TimeoutError:
                 log.info("client_too_slow", session=self._call.session)
                 self._abort()
-                raise asyncio.CancelledError from None  # the client is as good as gone
+            # The client is as good as gone. Not raised above, where it would have the other for its context:
+            # that one's frames hold the task, which holds this.
+            raise asyncio.CancelledError
 
         done = await self._call.gateway.streams.run(work(), receive)
         if not done and self._call.gateway.streams.draining:

@@ -84,14 +84,19 @@ class SocketConnection:
         """Answer `connect`, then serve until the client leaves or its login ends."""
         self._topics.add(wanted.events)
         await self._send(frames.encode(AnswerFrame(id=first.id, ok=True, status=200, result=self._hello())))
-        async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
-            telling = tasks.create_task(self._topics.run(), name="socket-topics")
-            try:
-                await self._serve()
-            finally:
-                for task in (telling, *self._sessions.values()):
-                    task.cancel()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                telling = tasks.create_task(self._topics.run(), name="socket-topics")
+                try:
+                    await self._serve()
+                finally:
+                    for task in (telling, *self._sessions.values()):
+                        task.cancel()
+        finally:
+            # They hold this connection: else it would stay until the garbage collector comes.
+            self._sessions.clear()
+            del self._tasks, self._topics
 
     def _hello(self) -> ConnectedResult:
         principal = self._caller.principal

@@ -68,6 +68,7 @@ async def _serve(
     address = socket.state.asked.address
     abort: Callable[[], None] = socket.scope.get("fairlead.abort", lambda: None)
     frame_id = ""
+    problem: Problem | None = None
     try:
         presence.arrive(address)
         try:
@@ -84,20 +85,39 @@ async def _serve(
             await connection.run(first, wanted)
         finally:
             presence.leave(connection)
-    except* WebSocketDisconnect as group:
-        for leaf in _leaves(group):
-            # They keep what was to be sent until the garbage collector comes.
-            leaf.__traceback__ = leaf.__context__ = None
-    except* Problem as group:
-        problem = next(each for each in _leaves(group) if isinstance(each, Problem))
+    except (WebSocketDisconnect, Problem, BaseExceptionGroup) as error:
+        problem = _problem_of(error)
+        _forget_frames(error)
+    if problem is not None:
         await socket.send({"type": "websocket.send", "text": frames.refusal(frame_id, problem).decode()})
         code = CLOSED_UNAUTHORIZED if problem.status in (401, 403) else CLOSED_POLICY
         await socket.close(code, problem.message[:120])
 
 
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    return [
-        leaf
-        for each in group.exceptions
-        for leaf in (_leaves(each) if isinstance(each, BaseExceptionGroup) else [each])
-    ]
+def _problem_of(error: BaseException) -> Problem | None:
+    """Why the connection ends, as its client is told; None if the client has left.
+
+    Raises:
+        BaseExceptionGroup: something else went wrong.
+    """
+    if not isinstance(error, BaseExceptionGroup):
+        return error if isinstance(error, Problem) else None
+    _, others = error.split((WebSocketDisconnect, Problem))
+    if others is not None:
+        raise others
+    return next((each for each in _leaves(error) if isinstance(each, Problem)), None)
+
+
+def _forget_frames(error: BaseException) -> None:
+    """Part an exception from the frames that it came through, which hold it in turn.
+
+    They also hold all of the connection and what was to be sent, until the garbage collector comes.
+    """
+    for each in [error, *_leaves(error)]:
+        each.__traceback__ = each.__context__ = None
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for each in error.exceptions for leaf in _leaves(each)]
