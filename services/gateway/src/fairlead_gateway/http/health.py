@@ -1,6 +1,7 @@
 """Whether it lives, whether a prompt can be served, and what is out there."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
@@ -40,22 +41,25 @@ async def alive(request: Request) -> Response:  # noqa: ARG001
 
 
 class ReadinessCheck:
-    """What a prompt needs, looked at once in half a second however many ask."""
+    """What a prompt needs: one look for all who wait, and one in half a second while nothing is missing."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._checked_at = float("-inf")
+        self._began_at = self._checked_at = -math.inf  # of the last look
         self._missing: dict[str, str] = {}
         self._lock = asyncio.Lock()
         self.replicas: dict[str, int] = {}  # of the session log: how many are current, and of how many
 
     async def missing(self) -> dict[str, str]:
         """What is missing, and why; empty when a prompt can be served."""
+        loop = asyncio.get_running_loop()
+        asked_at = loop.time()
         async with self._lock:
-            loop = asyncio.get_running_loop()
-            if self._missing or loop.time() - self._checked_at > CACHE_S:
+            is_fresh = loop.time() - self._checked_at <= CACHE_S and not self._missing
+            if not is_fresh and self._began_at < asked_at:
+                began_at = loop.time()
                 self._missing = await self._check()
-                self._checked_at = loop.time()
+                self._began_at, self._checked_at = began_at, loop.time()
             return self._missing
 
     async def _check(self) -> dict[str, str]:
