@@ -56,11 +56,10 @@ async def _place(gateway: Gateway, known: KnownAnswers, history: History, prompt
             return ""
         entries = await _entries(gateway, session, 0, records=1)
         return entries[0].id if entries else ""
-    answer = next(
-        (each.answer for each in await known.find(place.digest) if each.answer.session == session), None
-    )
-    if answer is None:  # it was cut off, or given before such answers were recorded
+    found = await known.find_in(place.digest, session)
+    if found is None:  # it was cut off, or given before such answers were recorded
         return ""
+    answer = found.answer
     if await known.first_to_follow(place.digest, session, key) != key:
         return answer.entry
     later = await _entries(gateway, session, answer.seq)

@@ -13,6 +13,10 @@ that is in them: behind one token there may be several people.
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from operator import is_not
 from typing import Final, NamedTuple
 
 import structlog
@@ -48,6 +52,7 @@ from fairlead_gateway.sessions.stored_entries import placed
 log = structlog.get_logger()
 
 MOST_LOOKED_UP: Final = 8  # answers, from the last one back
+MOST_ASKED_FOR: Final = 64  # sessions of one kind: more that were deleted are not passed over
 
 
 class _Known(NamedTuple):
@@ -89,12 +94,11 @@ async def resumed_call(
     place = history.last_answer
     if place is None or not history.results or call.resumed is not None:
         return call
-    for found in await known.find(place.digest):
-        answer = found.answer
-        if answer.session == call.session and (results := _results(history, answer)):
-            at = _Known(place, found)
-            if await _may_follow(gateway, known, at, call.key, waits=bool(results)):
-                return replace(call, resumed=_resumed(answer))
+    found = await known.find_in(place.digest, call.session)
+    if found is None or not _results(history, found.answer):
+        return call
+    if await _may_follow(gateway, known, _Known(place, found), call.key, waits=True):
+        return replace(call, resumed=_resumed(found.answer))
     return call
 
 
@@ -124,16 +128,34 @@ async def _latest(gateway: Gateway, known: KnownAnswers, history: History) -> _K
     places = history.answered[: -MOST_LOOKED_UP - 1 : -1]
     all_found = await asyncio.gather(*(known.find(each.digest) for each in places))
     for place, found in zip(places, all_found, strict=True):
-        alive = [
-            each for each in found if not each.answer.is_named and await gateway.exists(each.answer.session)
-        ]
-        if not alive:
+        sessions = _Sessions(gateway, [each for each in found if not each.answer.is_named])
+        first = await sessions.first(lambda _: True)
+        if first is None:
             continue
-        if len(alive) > 1 and any(each.answer.hidden for each in alive):
+        hidden = await sessions.first(lambda each: each.answer.hidden)
+        if hidden is not None and await sessions.first(partial(is_not, hidden)) is not None:
             return None
-        free = next((each for each in alive if not each.followed_by), alive[0])
-        return _Known(place, free)
+        return _Known(place, await sessions.first(lambda each: not each.followed_by) or first)
     return None
+
+
+class _Sessions:
+    """The sessions in which the same was said, the latest first: there may be thousands."""
+
+    def __init__(self, gateway: Gateway, found: Sequence[FoundAnswer]) -> None:
+        self._gateway = gateway
+        self._found = found
+        self._exists: dict[str, bool] = {}
+
+    async def first(self, wanted: Callable[[FoundAnswer], bool]) -> FoundAnswer | None:
+        """The first one that is wanted and was not deleted; None if there is none among the latest."""
+        for each in islice(filter(wanted, self._found), MOST_ASKED_FOR):
+            session = each.answer.session
+            if session not in self._exists:
+                self._exists[session] = await self._gateway.exists(session)
+            if self._exists[session]:
+                return each
+        return None
 
 
 async def _may_follow(gateway: Gateway, known: KnownAnswers, at: _Known, key: str, *, waits: bool) -> bool:

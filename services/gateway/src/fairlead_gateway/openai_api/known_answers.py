@@ -8,6 +8,7 @@ Keys of the bucket `sessions`, all created once, never replaced or removed; they
 The hash is of all that was said, the last answer included (`history.py`).
 """
 
+import asyncio
 from typing import Final, NamedTuple
 
 import msgspec
@@ -86,6 +87,14 @@ class KnownAnswers:
             elif not rest and record.data:
                 answers.append(_answer.decode(record.data))
         return [FoundAnswer(each, followed.get(each.session, "")) for each in reversed(answers)]
+
+    async def find_in(self, digest: str, session: str) -> FoundAnswer | None:
+        """What was said in this session; None if it was not said there."""
+        key = f"answer.{digest}.{session}"
+        record, follower = await asyncio.gather(self._bucket.get(key), self._bucket.get(f"{key}.{_NEXT}"))
+        if record is None:
+            return None
+        return FoundAnswer(_answer.decode(record.data), follower.data.decode() if follower else "")
 
     async def follow(self, digest: str, session: str, key: str) -> bool:
         """Whether the session goes on behind this answer with the prompt `key`, and with no other."""
