@@ -63,7 +63,7 @@ class ChatAnswer:
         problem: why there is no answer, once that is known.
         begun: the prompt is part of the conversation, so the open run is about it.
         last_entry: id of the last message that belongs to it.
-        used_tools: the model called some of the agent's. told: all words so far.
+        used_tools: the model called some of the agent's.
         calls: of tools of the client, which the answer ends with.
     """
 
@@ -75,7 +75,7 @@ class ChatAnswer:
         self.calls: list[ToolCallBlock] = []
         self.last_entry = ""
         self.used_tools = False
-        self.told = ""
+        self._told: list[str] = []
         self._said = False
         self._goes_on = False  # what is said next is the rest of the reply before it
         self._text = Sent()
@@ -98,6 +98,11 @@ class ChatAnswer:
     def begun(self) -> bool:
         """Whether the prompt is part of the conversation."""
         return self._view.begun
+
+    @property
+    def told(self) -> str:
+        """All words so far."""
+        return "".join(self._told)
 
     @property
     def done(self) -> bool:
@@ -237,7 +242,7 @@ class ChatAnswer:
 
     def _said_piece(self, text: str) -> Iterator[AnswerPiece]:
         if text:
-            self.told += text
+            self._told.append(text)
             self._said = True
             yield AnswerPiece("content", text, self._options.choice)
 

@@ -281,8 +281,8 @@ class Memory(NamedTuple):
 
     async def keep(self, answer: ChatAnswer) -> None:
         """Record what the client was told; if it left, that is not the whole answer."""
-        calls = [call.call_id for call in answer.calls]
-        if not answer.last_entry or not (answer.told.strip() or calls) or answer.problem is not None:
+        calls, words = [call.call_id for call in answer.calls], answer.told
+        if not answer.last_entry or not (words.strip() or calls) or answer.problem is not None:
             return
         if self.is_named and not calls and not self.is_chat:
             return
@@ -300,6 +300,6 @@ class Memory(NamedTuple):
         marks = [function] if function else calls
         try:
             async with answering():
-                await self.known.remember(self.history.with_answer(answer.told, marks), told)
+                await self.known.remember(self.history.with_answer(words, marks), told)
         except (FairleadError, TimeoutError) as error:
             log.warning("answer_not_remembered", session=self.session, error=str(error))

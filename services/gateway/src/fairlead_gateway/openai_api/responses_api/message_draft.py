@@ -60,7 +60,9 @@ class MessageDraft:
             if self._differs:
                 return
         group = self._told[self._at]
-        known = group.text[self._repeated : self._repeated + len(text)]
+        known = ""  # what earlier attempts said here
+        if self._repeated < group.size:
+            known = group.text[self._repeated : self._repeated + len(text)]
         if not text.startswith(known) or (group.closed and len(known) < len(text)):
             self._differs = True
             return
@@ -71,7 +73,7 @@ class MessageDraft:
     def _next_group(self, kind: TextKind) -> Iterator[NumberedEvent]:
         if self._at >= 0:
             before = self._told[self._at]
-            if self._repeated != len(before.text):
+            if self._repeated != before.size:
                 self._differs = True
                 return
             if not before.closed:

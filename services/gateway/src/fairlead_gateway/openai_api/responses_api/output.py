@@ -43,16 +43,29 @@ class GrowingText:
     """An item of words that is being written.
 
     Fields:
-        text: so far. told: how many characters of it events have told.
+        size: characters so far. untold: those at the end that no event has told.
     """
 
     def __init__(self, kind: TextKind, index: int, item: OutputMessage | ReasoningItem) -> None:
         self.kind = kind
         self.index = index
         self.item = item
-        self.text = ""
-        self.told = 0
+        self._parts: list[str] = []  # joined when somebody wants all of them, not with each that comes
+        self.size = 0
+        self.untold = ""
         self.closed = False
+
+    @property
+    def text(self) -> str:
+        """All words so far."""
+        self._parts = ["".join(self._parts)]
+        return self._parts[0]
+
+    def add(self, text: str) -> None:
+        """More words."""
+        self._parts.append(text)
+        self.size += len(text)
+        self.untold += text
 
 
 class ResponseOutput:
@@ -90,12 +103,14 @@ class ResponseOutput:
 
     def grow(self, growing: GrowingText, text: str, *, whole: bool = False) -> Iterator[NumberedEvent]:
         """More words; with `whole` they are the last ones."""
-        growing.text += text
+        growing.add(text)
         delta = "response.output_text.delta" if growing.kind == "message" else f"{_REASONING}text.delta"
-        for piece in cut(growing.text, growing.told, whole=whole):
-            growing.told += len(piece)
+        untold, told = growing.untold, 0
+        for piece in cut(untold, 0, whole=whole):
+            told += len(piece)
             more: dict[str, object] = {"logprobs": []} if growing.kind == "message" else {}
             yield from self._event(delta, **_place(growing), delta=piece, **more)
+        growing.untold = untold[told:]
 
     def close_text(
         self,
