@@ -1,6 +1,7 @@
 """A session, followed for the answer to one request: its log and its live events, read into a fold."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -77,6 +78,7 @@ class Follower(Generic[_Piece]):
         self._after = after
         self._event_after = event_after
         self._may_see = may_see
+        self._taken: deque[tuple[int, Record]] = deque()  # and not yet read
         self._pieces: list[_Piece] = []  # read, and not yet written
         self._written_at = 0.0
 
@@ -98,19 +100,31 @@ class Follower(Generic[_Piece]):
                     why = f"session {session} is not shared with you any more"
                     self._fold.problem = Problem(403, why, headers={"x-should-retry": "false"})
                     return
-                for source, record in await self._take(tail):
-                    for piece in self._made(await self._found(source, record)):
-                        self._pieces.append(piece)
-                        if len(self._pieces) >= PIECES_AT_ONCE:
-                            await self._write(write)
+                self._taken.extend(await self._take(tail))
+                await self._read(write)
                 if self._pieces or loop.time() - self._written_at >= sse.KEEP_ALIVE_S:
                     await self._write(write)
                 if loop.time() - looked_at >= sse.KEEP_ALIVE_S:
                     looked_at = loop.time()
                     await self._check_session()
-                if not self._fold.done and not tail.has_records:
+                if not (self._fold.done or self._taken or tail.has_records):
                     pause = self._written_at + sse.KEEP_ALIVE_S - loop.time()
                     await tail.wait(min(max(0.01, pause), ACCESS_CHECK_S))
+
+    async def _read(self, write: Callable[[list[_Piece]], Awaitable[None]]) -> None:
+        """Read the records that were taken, up to one that cannot be had now."""
+        while self._taken:
+            try:
+                pieces = await self._found(*self._taken[0])
+            except BusUnavailableError as error:  # it lies in the object store, and is there again soon
+                log.info("record_waited_for", session=self._session, error=str(error))
+                await asyncio.sleep(0.1)
+                return
+            self._taken.popleft()
+            for piece in self._made(pieces):
+                self._pieces.append(piece)
+                if len(self._pieces) >= PIECES_AT_ONCE:
+                    await self._write(write)
 
     async def _write(self, write: Callable[[list[_Piece]], Awaitable[None]]) -> None:
         pieces, self._pieces = self._pieces, []
