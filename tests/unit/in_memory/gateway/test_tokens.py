@@ -345,3 +345,22 @@ async def test_a_code_for_a_user_who_was_removed_is_worth_nothing(world: Gateway
     answer = await world.http.post("/api/pair/redeem", json={"code": code["code"]})
     token = answer.json().get("token", "")
     assert await status_of(world, token or "x") == 401
+
+
+async def test_users_are_listed_with_one_look_at_all_tokens(
+    world: GatewayInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await made(world, world.token("olaf", "admin"), "read")
+    directory, looks = world.gateway.auth.directory, 0
+    tokens = directory.tokens
+
+    def counted() -> list[ApiToken]:
+        nonlocal looks
+        looks += 1
+        return tokens()
+
+    monkeypatch.setattr(directory, "tokens", counted)
+    listed = (await world.ask(TOKEN, "GET", "/api/users")).json()["users"]
+    assert len(listed) > 2
+    assert {each["name"]: each["tokens"] for each in listed}["olaf"] == 1
+    assert looks == 1

@@ -1,6 +1,7 @@
 """Users: listed, added, changed and removed by admins."""
 
 import time
+from collections import Counter
 from typing import Annotated
 
 import msgspec
@@ -83,8 +84,10 @@ async def listing(request: Request) -> Response:
     """All users, the built-in `admin` first."""
     check_parameters(request)
     gateway = gateway_of(request)
-    users = [UserRecord(name=ADMIN, role="admin", id=""), *gateway.auth.directory.users()]
-    return json_response(UserList(users=[_shown(gateway, user) for user in users]))
+    directory = gateway.auth.directory
+    users = [UserRecord(name=ADMIN, role="admin", id=""), *directory.users()]
+    tokens = Counter(token.user for token in directory.tokens())
+    return json_response(UserList(users=[_shown(gateway, user, tokens[user.name]) for user in users]))
 
 
 async def add(request: Request) -> Response:
@@ -95,7 +98,7 @@ async def add(request: Request) -> Response:
     request.state.audited_about = {"user": body.name, "role": body.role}
     async with answering():
         user = await make_user(gateway, body.name, body.role, principal_of(request).user, adopt=body.adopt)
-    return json_response(_shown(gateway, user), 201)
+    return json_response(_shown(gateway, user, _tokens_of(gateway, user.name)), 201)
 
 
 async def change(request: Request) -> Response:
@@ -123,7 +126,7 @@ async def change(request: Request) -> Response:
                 continue
             break
         await _hear(gateway, name)
-    return json_response(_shown(gateway, changed))
+    return json_response(_shown(gateway, changed, _tokens_of(gateway, name)))
 
 
 async def remove(request: Request) -> Response:
@@ -223,7 +226,11 @@ def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _shown(gateway: Gateway, user: UserRecord) -> ListedUser:
+def _tokens_of(gateway: Gateway, name: str) -> int:
+    return sum(token.user == name for token in gateway.auth.directory.tokens())
+
+
+def _shown(gateway: Gateway, user: UserRecord, tokens: int) -> ListedUser:
     password = gateway.auth.directory.password(user.name)
     return ListedUser(
         name=user.name,
@@ -232,7 +239,7 @@ def _shown(gateway: Gateway, user: UserRecord) -> ListedUser:
         created_at=user.created_at,
         updated_at=user.updated_at,
         created_by=user.created_by,
-        tokens=sum(token.user == user.name for token in gateway.auth.directory.tokens()),
+        tokens=tokens,
         tailscale=user.tailscale,
         password=password is not None and bool(password.hash),
         budget=user.budget,

@@ -34,6 +34,7 @@ JUMP_S: Final = 60.0  # by which a clock may be off the time that has passed
 SCHEDULER_S: Final = 8.0
 PAGE: Final = 200  # jobs
 MAIN: Final = "main"
+JOBS: Final = "cron-"  # sessions of jobs begin so, and then with the id of the job
 _DAY_MS: Final = 86_400_000
 
 _jobs = msgspec.json.Decoder(Jobs)
@@ -165,10 +166,15 @@ def why_kept(gateway: Gateway, summary: SessionSummary, in_use: Collection[str])
         return "at work"
     if summary.status != "idle" or gateway.index.approvals(summary.id):
         return "waiting"
-    is_of_job = any(summary.id.startswith(f"{each}-") for each in in_use if each.startswith("cron-"))
-    if summary.id in in_use or is_of_job:
+    if summary.id in in_use or _is_of_job(summary.id, in_use):
         return "used by a schedule"
     return ""
+
+
+def _is_of_job(session: str, in_use: Collection[str]) -> bool:
+    """Whether its id begins with the session of a job. Of many sessions none is compared with each job."""
+    dashes = (at for at, each in enumerate(session) if each == "-" and at >= len(JOBS))
+    return session.startswith(JOBS) and any(session[:at] in in_use for at in dashes)
 
 
 async def sessions_in_use(gateway: Gateway) -> frozenset[str]:
@@ -188,7 +194,7 @@ async def sessions_in_use(gateway: Gateway) -> frozenset[str]:
             text = f"which sessions jobs use is not known, so none is deleted: the scheduler: {error}"
             raise Problem(503, text) from None
         for job in page.jobs:
-            found |= {str(job.get("session") or MAIN), f"cron-{job.get('id')}"}
+            found |= {str(job.get("session") or MAIN), f"{JOBS}{job.get('id')}"}
         after, more = page.next or "", page.next is not None
     return frozenset(found)
 
