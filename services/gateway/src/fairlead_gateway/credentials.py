@@ -231,7 +231,4 @@ def _bucket(gateway: Gateway) -> Bucket:
 
 async def _tell(gateway: Gateway) -> None:
     """Have recipients look at once; they look every few seconds anyway."""
-    try:
-        await gateway.bus.emit(subjects.CREDENTIALS_CHANGED, b"")
-    except FairleadError as error:
-        log.warning("credential_hint_lost", error=str(error))
+    await gateway.bus.emit(subjects.CREDENTIALS_CHANGED, b"")

@@ -16,7 +16,7 @@ from fairlead_common.protocol.users import Sharing
 from fairlead_common.received import Delivery
 from fairlead_gateway.agent_protocol.calls import AgentCalls
 from fairlead_gateway.agent_protocol.deliveries import Deliveries
-from fairlead_gateway.agent_protocol.inbound import Inbound
+from fairlead_gateway.agent_protocol.inbound import MAX_DECIDING, Inbound
 from fairlead_gateway.agent_protocol.takeover import OpenCalls
 from tests.support.fake_bus import FakeBus
 from tests.support.gateway_in_memory import GatewayInMemory, gateway_in_memory
@@ -44,9 +44,13 @@ class World:
         assert record is not None, [each.headers for each in self.heard]
         return msgspec.json.decode(record.data, type=UserInput)
 
+    def note(self, approval: str, word: str, headers: dict[str, str]) -> None:
+        """An answer to a query comes."""
+        self._inbound.note_query(Delivery(s.query("shared", approval), REPLY, word.encode(), headers))
+
     async def answered(self, word: str, headers: dict[str, str]) -> str:
         """What became of an answer to the query: who decided and how, or why it was refused."""
-        self._inbound.note_query(Delivery(s.query("shared", "b1"), REPLY, word.encode(), headers))
+        self.note("b1", word, headers)
         await until(lambda: bool(self.heard))
         if self.heard[-1].headers:
             return self.heard[-1].headers[SERVICE_ERROR]
@@ -119,3 +123,15 @@ async def test_an_agent_between_raises_no_budget_that_its_user_may_not_raise(
     world: World, headers: dict[str, str], word: str, became: str
 ) -> None:
     assert became in await world.answered(word, headers)
+
+
+async def test_a_flood_of_answers_to_nothing_is_refused_and_not_kept(world: World) -> None:
+    """Each waits for its approval to be listed."""
+    for number in range(MAX_DECIDING + 500):
+        world.note(f"none{number}", "yes", DESK)
+    await until(lambda: len(world.heard) == 500)
+    assert all("100 answers" in each.headers[SERVICE_ERROR] for each in world.heard)
+    await until(lambda: len(world.heard) == MAX_DECIDING + 500, within_s=60)
+    assert sum("is not open" in each.headers[SERVICE_ERROR] for each in world.heard) == MAX_DECIDING
+    world.heard.clear()
+    assert await world.answered("yes", DESK) == "nats:desk: once"

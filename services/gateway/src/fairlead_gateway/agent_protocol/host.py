@@ -7,9 +7,8 @@ from typing import Final, NamedTuple
 import msgspec
 import structlog
 
-from fairlead_common.bus.requests import SERVICE_ERROR, SERVICE_ERROR_CODE
 from fairlead_common.config import Config
-from fairlead_common.errors import BusUnavailableError, FairleadError
+from fairlead_common.errors import BusUnavailableError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.agent_protocol import VERSION, AgentHeartbeat
 from fairlead_common.received import Delivery as Asked
@@ -157,13 +156,8 @@ class AgentHost:
             await _until(end, served.heartbeat_s)
 
     async def _tell_status(self, served: ServedAgent, instance: str, asked: Asked) -> None:
-        if not asked.reply:
-            return
-        try:
+        if asked.reply:
             await self._gateway.bus.emit(asked.reply, _heartbeat(served, instance))
-        except FairleadError as error:
-            headers = {SERVICE_ERROR_CODE: "500", SERVICE_ERROR: str(error)[:300]}
-            await self._gateway.bus.emit(asked.reply, b"", headers)
 
 
 def _heartbeat(served: ServedAgent, instance: str) -> bytes:

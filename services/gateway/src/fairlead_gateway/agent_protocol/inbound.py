@@ -30,6 +30,9 @@ from fairlead_gateway.sessions.prompts import Upload, store_attachment, store_wo
 log = structlog.get_logger()
 
 MAX_OPEN: Final = 500  # answers that one gateway sends at the same time
+MAX_DECIDING: Final = (
+    100  # answers to queries that it takes at the same time: one that fits none waits a second
+)
 
 
 class Inbound:
@@ -48,6 +51,7 @@ class Inbound:
         self._gateway = gateway
         self._calls = calls
         self._deliveries = deliveries
+        self._deciding = 0
 
     # -- prompts -------------------------------------------------------------------
 
@@ -129,19 +133,13 @@ class Inbound:
 
     async def _decide(self, asked: Asked) -> None:
         _, _, session, name = asked.subject.split(".")
+        self._deciding += 1
         try:
+            if self._deciding > MAX_DECIDING:
+                text = f"this gateway takes {MAX_DECIDING} answers already: send it again"
+                raise Problem(429, text, code="too_many_answers")
             async with answering():
-                approval = await listed_approval(self._gateway, name)
-                if approval is None or approval.session != session:
-                    raise Problem(404, f"approval {name} of session {session} is not open")
-                decision = decision_of(approval, words_of(asked.data).prompt)
-                principal = await checked_principal(
-                    self._gateway, sender_of(asked.headers), session, "approve"
-                )
-                behind = await check_chain(self._gateway, asked.headers, session, "approve")
-                if behind is not None and decision.decision != "deny":
-                    _check_allowed(behind, approval)
-                await store_decision(self._gateway, name, decision, principal)
+                await self._store_decision(asked, session, name)
         except (Problem, FairleadError, TimeoutError) as error:
             problem = _problem(error)
             log.info("agent_query_refused", approval=name, error=problem.message)
@@ -149,8 +147,26 @@ class Inbound:
                 headers = {SERVICE_ERROR_CODE: str(problem.status), SERVICE_ERROR: problem.message[:300]}
                 await self._gateway.bus.emit(asked.reply, b"", headers)
             return
+        finally:
+            self._deciding -= 1
         if asked.reply:
             await self._gateway.bus.emit(asked.reply, b"ok")
+
+    async def _store_decision(self, asked: Asked, session: str, name: str) -> None:
+        """Store what an answer decides.
+
+        Raises:
+            Problem, FairleadError, TimeoutError: it decides nothing.
+        """
+        approval = await listed_approval(self._gateway, name)
+        if approval is None or approval.session != session:
+            raise Problem(404, f"approval {name} of session {session} is not open")
+        decision = decision_of(approval, words_of(asked.data).prompt)
+        principal = await checked_principal(self._gateway, sender_of(asked.headers), session, "approve")
+        behind = await check_chain(self._gateway, asked.headers, session, "approve")
+        if behind is not None and decision.decision != "deny":
+            _check_allowed(behind, approval)
+        await store_decision(self._gateway, name, decision, principal)
 
 
 def _check_allowed(principal: Principal, approval: ApprovalSummary) -> None:
