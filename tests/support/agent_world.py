@@ -168,7 +168,8 @@ class World:
 
             async def work() -> None:
                 while True:
-                    tasks.create_task(self._one(await queue.get()))
+                    message = await queue.get()
+                    tasks.create_task(self.take(message))
 
             async def instruct() -> None:
                 while True:
@@ -213,7 +214,8 @@ class World:
             self.inbox[path] = self._growing.pop(path)
         return str(len(growing)).encode()
 
-    async def _one(self, message: StreamMessage) -> None:
+    async def take(self, message: StreamMessage) -> None:
+        """Claim one call, run it and write its result."""
         call = msgspec.json.decode(message.data, type=ToolCall)
         claim = msgspec.json.encode(ToolClaim(by="executor", holder="e1", attempt=new_id()))
         try:

@@ -130,9 +130,9 @@ class MemoryWorld(World):
                     await self.heartbeat()
             await asyncio.sleep(HEARTBEAT_S)
 
-    async def _one(self, message: StreamMessage) -> None:
+    async def take(self, message: StreamMessage) -> None:
         with contextlib.suppress(BusUnavailableError):  # the request comes again
-            await super()._one(message)
+            await super().take(message)
 
     async def tool_says(self, words: str) -> ToolOutcome:
         """What a tool that went well gives."""

@@ -14,6 +14,7 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.budgets import end_of, scope_of_agent, scope_of_user
 from fairlead_common.protocol.entries import SharedLedger
 from fairlead_common.protocol.ledger_sums import MAX_LEDGERS, LedgersAsked, LedgerSum, LedgerSums
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_gateway import responses
 from fairlead_gateway.gateway import Gateway, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
@@ -80,7 +81,7 @@ async def _sums(gateway: Gateway, ledgers: list[SharedLedger]) -> list[LedgerSum
     try:
         reply = await gateway.bus.request(subjects.AGENT_BUDGETS, body, timeout_s=WITHIN_S)
         sums = _answer.decode(reply.data).sums
-    except (NotFoundError, FairleadError, TimeoutError, msgspec.DecodeError) as error:
+    except (NotFoundError, FairleadError, TimeoutError, *UNDECODABLE) as error:
         log.warning("budgets_unanswered", error=type(error).__name__)
         text = "the agent service does not answer; try again"
         raise Problem(503, text, headers={"Retry-After": "2"}) from None

@@ -29,6 +29,7 @@ from fairlead_common.protocol.credentials import (
     sealed_key,
 )
 from fairlead_common.protocol.messages import ExecutorInfo
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service.sealing import published, seal
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.health import executor_records
@@ -181,7 +182,7 @@ async def _keys_of_hosts(gateway: Gateway) -> dict[str, SealingKeys]:
 
 def _heartbeat(data: bytes) -> str:
     """The public key that a heartbeat tells; empty if it tells none."""
-    with contextlib.suppress(msgspec.DecodeError):
+    with contextlib.suppress(*UNDECODABLE):
         return _info.decode(data).sealing_key
     return ""
 
@@ -195,7 +196,7 @@ async def _asked(
             subjects.AGENT_CREDENTIALS, msgspec.json.encode(question), timeout_s=within_s
         )
         return _answer.decode(reply.data).credentials
-    except (NotFoundError, FairleadError, TimeoutError, msgspec.DecodeError) as error:
+    except (NotFoundError, FairleadError, TimeoutError, *UNDECODABLE) as error:
         log.warning("credentials_unanswered", error=type(error).__name__)
         return None
 

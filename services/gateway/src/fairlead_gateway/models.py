@@ -10,6 +10,7 @@ from starlette.responses import Response
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.known_models import KnownModels
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import gateway_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters
@@ -27,7 +28,7 @@ async def listing(request: Request) -> Response:
     try:
         reply = await gateway_of(request).bus.request(subjects.AGENT_KNOWN_MODELS, b"", timeout_s=WITHIN_S)
         found = _answer.decode(reply.data)
-    except (NotFoundError, FairleadError, TimeoutError, msgspec.DecodeError) as error:
+    except (NotFoundError, FairleadError, TimeoutError, *UNDECODABLE) as error:
         log.warning("models_unanswered", error=type(error).__name__)
         text = "the agent service does not answer; try again"
         raise Problem(503, text, headers={"Retry-After": "2"}) from None

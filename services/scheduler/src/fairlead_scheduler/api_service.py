@@ -96,7 +96,7 @@ def _refusal(method: str, error: Exception) -> tuple[str, str, str]:
         case msgspec.ValidationError():
             problem, _, where = str(error).partition(" - at `$.")
             return "invalid", problem, where.rstrip("`")
-        case msgspec.DecodeError():
+        case msgspec.DecodeError() | UnicodeDecodeError() | RecursionError():
             return "invalid", f"not JSON: {error}", ""
         case NotFoundError():
             return "not_found", str(error), ""

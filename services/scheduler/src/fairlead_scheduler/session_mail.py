@@ -10,6 +10,7 @@ from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import Abort, OnApproval, UserInput
 from fairlead_common.protocol.notices import CreateSession, HeartbeatNotice, SystemNotice, UpdateSession
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_scheduler.owners import Owners
 
 SENDER = "cron"
@@ -157,5 +158,5 @@ async def _created(bus: Bus, session: str) -> CreateSession | None:
         return None
     try:
         return msgspec.json.decode(record.data, type=CreateSession)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return None

@@ -11,6 +11,7 @@ from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.notices import CreateSession
 from fairlead_common.protocol.projections import SessionSummary, decode_projection, session_key
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.users import ADMIN, Sharing
 
 
@@ -39,7 +40,7 @@ async def ownership_of(bus: Bus, session: str) -> Ownership | None:
     if created is not None:
         try:
             return Ownership(msgspec.json.decode(created.data, type=CreateSession).owner, Sharing())
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             return None
     start = await generation_start(bus, session) + 1
     mail = bus.read(subjects.SESSIONS, subjects.session_mail(session), start=start, limit=1)

@@ -41,6 +41,7 @@ from fairlead_common.errors import (
 )
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import TrustFlag
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
 from fairlead_common.service.endpoints import Endpoint, serve
 
@@ -163,7 +164,7 @@ class ToolService:
             arguments = msgspec.json.decode(data or b"{}", type=tool.arguments)
             result = await tool.run(arguments, asker)
             payload = result.encode() if isinstance(result, str) else msgspec.json.encode(result)
-        except (InvalidInputError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (InvalidInputError, *UNDECODABLE) as error:
             return _refused("400", str(error))
         except NotFoundError as error:
             return _refused("404", str(error))

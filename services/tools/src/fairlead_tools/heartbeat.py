@@ -11,6 +11,7 @@ from fairlead_common.bus.buckets import Bucket
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import ExecutorInfo, SandboxAttributes, ToolSpec, WorkspaceQuery
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
 from fairlead_common.service.process import VERSION
 from fairlead_tools.config import ExecutorConfig
@@ -166,7 +167,7 @@ class ExecutorHeartbeat:
     async def _answer(self, delivery: Delivery) -> None:
         try:
             answer = await self._workspaces.answer(_query(delivery.data))
-        except (msgspec.DecodeError, OSError) as error:  # who gets no answer goes on with the last one
+        except (OSError, *UNDECODABLE) as error:  # who gets no answer goes on with the last one
             log.warning("query_ignored", error=str(error))
             return
         if delivery.reply:

@@ -36,6 +36,7 @@ from fairlead_common.policy.rules import (
 from fairlead_common.policy.shell_words import read
 from fairlead_common.protocol.approval_hash import shown_hash
 from fairlead_common.protocol.messages import SandboxAttributes, SandboxKind, ToolCall, ToolSpec
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service import extensions
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.specs import BY_NAME
@@ -72,7 +73,7 @@ def read_host_policy(path: Path | None) -> HostPolicySettings:
         settings = msgspec.toml.decode(path.read_bytes(), type=HostPolicySettings)
         check_rules(settings.deny, "deny", allowing=False)
         check_rules(settings.require_sandbox_for, "require_sandbox_for", allowing=False)
-    except (OSError, msgspec.DecodeError, InvalidInputError) as error:
+    except (OSError, InvalidInputError, *UNDECODABLE) as error:
         raise UnsafeConfigurationError(f"{path}: {error}") from error
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise UnsafeConfigurationError(

@@ -12,6 +12,7 @@ import asyncio
 import base64
 import hashlib
 import io
+import re
 import time
 from collections import defaultdict, deque
 from collections.abc import AsyncGenerator
@@ -22,10 +23,11 @@ from typing import BinaryIO, Final, NamedTuple
 import msgspec
 
 from fairlead_common.bus.bus import INLINE_LIMIT_BYTES, Bus
-from fairlead_common.errors import BadMessageError, BusUnavailableError, ConflictError, NotFoundError
+from fairlead_common.errors import BusUnavailableError, ConflictError, InvalidInputError, NotFoundError
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id, new_id
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Headers, Record
 
 TIMEOUT_S: Final = 60.0
@@ -35,6 +37,7 @@ HASHED_AT_ONCE: Final = 1 << 20  # bytes; about a millisecond
 REUSED_S: Final = 86_400.0  # so long after it was stored an object is not stored again
 
 _STREAM: Final = subjects.OBJECTS_STREAM
+_NAME: Final = re.compile(r"[0-9a-f]{64}")
 _READ_MANIFESTS: Final = 4  # of one name and host, the newest
 
 
@@ -96,6 +99,8 @@ class Objects:
             NotFoundError: there is none of this name whose bytes fit it, or it is larger than `limit_bytes`.
             BusUnavailableError: not read within a minute.
         """
+        if not _NAME.fullmatch(name):
+            raise NotFoundError(f"object {name[:80]!r}: the name of an object is a SHA-256")
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 async with aclosing(self._candidates(name, limit_bytes)) as candidates:
@@ -231,7 +236,7 @@ def stored_output(manifest: Record) -> StoredOutput | None:
     try:
         info = _output.decode(manifest.data)
         upload = check_id(info.upload, "upload") if info.upload else name
-    except (msgspec.DecodeError, BadMessageError):
+    except (InvalidInputError, *UNDECODABLE):
         return None
     return StoredOutput(host, name, info.size, f"fairlead.output.{host}.{upload}.*")
 
@@ -240,7 +245,7 @@ def stored_info(data: bytes) -> ObjectInfo | None:
     """What the record of a name in the bucket says; None if the object was deleted."""
     try:
         info = _info.decode(data)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return None
     return None if info.deleted else info
 

@@ -12,6 +12,7 @@ from fairlead_common.bus.bus import Bus
 from fairlead_common.bus.reply_inbox import delivery_of, next_reply
 from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundError, StreamFullError
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery, Headers
 
 log = structlog.get_logger()
@@ -63,7 +64,7 @@ async def discover(bus: Bus, *, name: str = "", quiet_s: float = QUIET_S) -> lis
             async for reply in replies:
                 try:
                     info = _info.decode(reply.data)
-                except msgspec.DecodeError as error:
+                except UNDECODABLE as error:
                     log.debug("service_ignored", error=str(error))
                     continue
                 found[info.id] = info

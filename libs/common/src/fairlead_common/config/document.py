@@ -35,6 +35,7 @@ from fairlead_common.config.web import WebConfig
 from fairlead_common.decode_problems import explained
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import check_id
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 
 class ToolsConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -246,7 +247,7 @@ def _set(document: dict[str, object], key: str, value: object) -> None:
     if isinstance(value, str) and value.startswith(("[", "{", '"')):
         try:
             value = msgspec.json.decode(value)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise InvalidInputError("config", f"{key}: not JSON: {error}") from error
     place[last] = value
 
@@ -261,7 +262,7 @@ def overrides_from_environment(environ: Mapping[str, str] | None = None) -> dict
     text = env.get("FAIRLEAD_OVERRIDES", "") or "{}"
     try:
         given = msgspec.json.decode(text, type=dict[str, object])
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise InvalidInputError("FAIRLEAD_OVERRIDES", str(error)) from error
     model = env.get("FAIRLEAD_MODEL")
     return {"models.default": model, **given} if model else given

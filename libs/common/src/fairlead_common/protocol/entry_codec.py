@@ -8,6 +8,7 @@ from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.entries import Entry, LaterEntry, RunEndEntry
 from fairlead_common.protocol.entry_base import EntryBase
 from fairlead_common.protocol.subjects import H_CURSOR
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import sequence_in
 
 
@@ -36,7 +37,7 @@ def decode_entry(payload: bytes) -> Entry:
     """
     try:
         return _decoder.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         later = _later(payload, str(error))
         if later is None:
             raise BadMessageError(f"log entry: {error}") from error
@@ -66,7 +67,7 @@ def read_entry(payload: bytes) -> Entry:
 def _later(payload: bytes, problem: str) -> LaterEntry | None:
     try:
         head = _head.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         return None
     # msgspec says so of an enum's value and of a tag inside; anything else is no value of any version.
     is_value = problem.startswith(("Invalid enum value", "Invalid value"))

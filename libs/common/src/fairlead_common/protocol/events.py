@@ -23,6 +23,7 @@ from fairlead_common.protocol.entries import (
 from fairlead_common.protocol.messages import SandboxKind
 from fairlead_common.protocol.plans import PlanStep
 from fairlead_common.protocol.questions import ApprovalKind
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 
 class EventBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -117,7 +118,7 @@ def decode_event(payload: bytes) -> LiveEvent:
     """
     try:
         return _decoder.decode(payload)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise BadMessageError(f"event: {error}") from error
 
 

@@ -25,6 +25,7 @@ from fairlead_common.protocol.messages import (
 )
 from fairlead_common.protocol.notices import Notice
 from fairlead_common.protocol.questions import CallQuestion
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 INPUT_KINDS = ("prompt", "steer", "followup")
 _input = msgspec.json.Decoder(UserInput)
@@ -80,7 +81,7 @@ def decode_mail(kind: str, key: str, payload: bytes) -> Mail:
                 return Notice(name=key, body=msgspec.Raw(payload or b"null"))
             case _:
                 raise BadMessageError(f"unknown kind of mail: {kind!r}")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidInputError) as error:
+    except (InvalidInputError, *UNDECODABLE) as error:
         why = explained_payload(error, payload, _STRUCTS[kind])
         raise BadMessageError(f"{kind}: {why}") from error
 

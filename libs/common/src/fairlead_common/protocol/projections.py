@@ -14,6 +14,7 @@ from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.content import Usage
 from fairlead_common.protocol.plans import PlanStep
 from fairlead_common.protocol.questions import ApprovalKind
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.users import Sharing
 
 SessionStatus = Literal[
@@ -209,6 +210,6 @@ def decode_projection(key: str, value: bytes) -> tuple[str, SessionSummary | App
             return key.removeprefix(_SESSION), _session.decode(value)
         if key.startswith(_APPROVAL):
             return key.removeprefix(_APPROVAL), _approval.decode(value)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise BadMessageError(f"{key}: {error}") from error
     return None

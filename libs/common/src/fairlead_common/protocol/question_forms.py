@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 MAX_FIELDS: Final = 20
 MAX_FIELD_CHOICES: Final = 100
@@ -101,7 +102,7 @@ def values_in(fields: Sequence[FormField], text: str) -> dict[str, object]:
     if text.lstrip().startswith("{"):
         try:
             return msgspec.json.decode(text, type=dict[str, object])
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise InvalidInputError("answer", f"must be a JSON object: {error}") from error
     needed = [field for field in fields if field.required] or list(fields)
     if len(fields) == 1 or (len(needed) == 1 and not _LINE.match(text)):

@@ -148,7 +148,7 @@ def stored_values(answer: list[str]) -> dict[str, Value]:
     """The values of a form in an answer as it is stored.
 
     Raises:
-        msgspec.DecodeError: it holds none.
+        msgspec.DecodeError, or another of `UNDECODABLE`: it holds none.
     """
     return msgspec.json.decode(answer[0] if answer else "{}", type=dict[str, Value])
 

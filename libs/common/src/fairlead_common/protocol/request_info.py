@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fairlead_common.protocol.subjects import Actor
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 REQUEST_INFO: Final = "Nats-Request-Info"  # set by the server on what comes from another account
 
@@ -35,7 +36,7 @@ def sender_of(headers: Mapping[str, str]) -> Sender:
     """Who sent a request: its account, `<user>` or `<user>@<for whom>.<since>`."""
     try:
         account = msgspec.json.decode(headers.get(REQUEST_INFO, "{}"), type=_RequestInfo).acc
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         account = ""
     name, acting, rest = account.partition("@")
     if not acting:

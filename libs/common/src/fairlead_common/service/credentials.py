@@ -19,6 +19,7 @@ import msgspec
 
 from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.users import Scope
 
 Use = Literal["access", "login", "cookie"]
@@ -111,7 +112,7 @@ class AuthFile:
             data = file.read(65_537)
         try:
             return cls(path, msgspec.json.decode(data, type=_Stored))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             raise UnsafeConfigurationError(f"auth file {path}: {error}") from error
 
     def verify_token(self, token: str) -> bool:
@@ -174,7 +175,7 @@ class AuthFile:
             return None
         try:
             return _claims.decode(_unpad(body.removeprefix(_PREFIX)))
-        except (msgspec.DecodeError, UnicodeDecodeError, binascii.Error, ValueError):
+        except (binascii.Error, ValueError, *UNDECODABLE):
             return None
 
     def _sign(self, claims: Claims) -> str:

@@ -14,6 +14,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.subjects import Actor
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.users import ADMIN, USER_PATTERN, UserRecord, user_key
 
 log = structlog.get_logger()
@@ -46,7 +47,7 @@ class KnownUsers:
             return None
         try:
             return msgspec.json.decode(record.data, type=UserRecord)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             log.warning("user_unreadable", user=name, error=str(error))
             return None
 

@@ -24,6 +24,7 @@ from fairlead_common.errors import (
 )
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.schemas import reference
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Record
 from fairlead_common.service.config_revisions import (
     DOCUMENT,
@@ -176,7 +177,7 @@ class LiveConfig:
         try:
             reply = await self._bus.request(subjects.AGENT_CONFIGURATION, b"", timeout_s=_ANSWER_S)
             found = msgspec.json.decode(reply.data, type=DocumentInEffect)
-        except (NotFoundError, BusUnavailableError, ForbiddenError, msgspec.DecodeError):
+        except (NotFoundError, BusUnavailableError, ForbiddenError, *UNDECODABLE):
             return None
         return Revision(found.revision, found.document)
 

@@ -19,6 +19,7 @@ import msgspec
 from fairlead_common.errors import UnsafeConfigurationError
 from fairlead_common.protocol.credentials import SealedCredential, SealingKey, SealingKeys
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 if TYPE_CHECKING:
     pass
@@ -73,7 +74,7 @@ class SealingPair:
         try:
             plain = SealedBox(self._private).decrypt(base64.b64decode(box, validate=True))
             content = msgspec.msgpack.decode(plain, type=_Content)
-        except (CryptoError, binascii.Error, msgspec.DecodeError, ValueError, TypeError):
+        except (CryptoError, binascii.Error, ValueError, TypeError, *UNDECODABLE):
             return None
         if (content.name, content.recipient) != (sealed.name, sealed.recipient):
             return None

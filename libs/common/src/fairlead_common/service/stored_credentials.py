@@ -24,6 +24,7 @@ from fairlead_common.protocol.credentials import (
     SealingKeys,
     sealed_key,
 )
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery, Record
 from fairlead_common.service.sealing import SealingPair
 
@@ -140,7 +141,7 @@ class StoredCredentials:
         for record in self._found.values():
             try:
                 sealed = _sealed.decode(record.data)
-            except msgspec.DecodeError:
+            except UNDECODABLE:
                 log.warning("credential_unreadable", subject=record.subject, why="it cannot be decoded")
                 continue
             right = f"$KV.{self._bucket.name}.{sealed_key(self._recipient, sealed.name)}" == record.subject
@@ -204,5 +205,5 @@ class StoredCredentials:
 def _decoded(data: bytes) -> SealingKeys:
     try:
         return _keys.decode(data)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return SealingKeys()  # it is our own record: it is written anew

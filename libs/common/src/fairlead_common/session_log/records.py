@@ -14,6 +14,7 @@ from fairlead_common.errors import BadMessageError, LaterVersionError
 from fairlead_common.protocol.entries import DeletedEntry, Entry, LaterEntry
 from fairlead_common.protocol.entry_codec import decode_entry, encode_entry, read_entry
 from fairlead_common.protocol.subjects import H_FORMAT
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 ONE_ENTRY: Final = 1
 SEVERAL_ENTRIES: Final = 2
@@ -104,7 +105,7 @@ def entries_in(seq: int, data: bytes, headers: Mapping[str, str]) -> Iterator[Pl
         return iter((Placed(seq, None, data),))
     try:
         found = _several.decode(data).entries
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise BadMessageError(f"log record {seq}: {error}") from error
     if not found:
         raise BadMessageError(f"log record {seq}: it holds no entries")

@@ -9,6 +9,7 @@ import msgspec
 from fairlead_common.protocol.content import AssistantMessage, ToolResultMessage
 from fairlead_common.protocol.entries import Entry, EpochEntry, MessageEntry, RunEndEntry, RunStartEntry
 from fairlead_common.protocol.hook_call_entries import HookCallsEntry, HookResultEntry
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 _KEPT: Final = 64
 
@@ -60,7 +61,7 @@ def _decoded(data: bytes) -> Sniffed | None:
     try:
         fields = _fields.decode(data)
         line = msgspec.json.format(data, indent=-1)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
     kind = fields.type.encode()
     if kind not in KINDS:

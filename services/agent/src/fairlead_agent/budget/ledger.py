@@ -17,6 +17,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import budgets, subjects
 from fairlead_common.protocol.budgets import Extension, LedgerRecord, Reservation, Settlement
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Record
 
 log = structlog.get_logger()
@@ -160,6 +161,6 @@ def _apply(ledger: Ledger, stored: Record) -> None:
     *_, record, kind = stored.subject.split(".")
     try:
         ledger.apply(record, msgspec.json.decode(stored.data, type=budgets.KINDS[kind]), stored.seq)
-    except (KeyError, msgspec.DecodeError) as error:
+    except (KeyError, *UNDECODABLE) as error:
         log.warning("budget_record_ignored", subject=stored.subject, error=str(error))
         ledger.seq = stored.seq

@@ -24,6 +24,7 @@ from fairlead_common.errors import ConflictError, FairleadError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import ToolResultMessage
 from fairlead_common.protocol.entries import Entry, MessageEntry, RunEndEntry
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.records import entries_in
 from fairlead_common.session_log.rules import ends_run
@@ -147,7 +148,7 @@ class HookFollowUp:
         """As `prepare`, which is tried again later if it fails: agents work without it."""
         try:
             await self.prepare()
-        except (FairleadError, msgspec.DecodeError) as error:
+        except (FairleadError, *UNDECODABLE) as error:
             log.warning("hooks_not_followed", error=str(error))
             return False
         return True

@@ -18,6 +18,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 
@@ -97,7 +98,7 @@ class KeyPool:
             try:
                 record = await self._bucket.get(name)
                 until_ms = 0 if record is None else msgspec.json.decode(record.data, type=KeyRest).until_ms
-            except (FairleadError, msgspec.DecodeError) as problem:
+            except (FairleadError, *UNDECODABLE) as problem:
                 log.info("provider_key_rest_unknown", provider=provider, error=str(problem))
                 return
             self._rests[name] = max(until_ms, self._rests.get(name, 0))

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from fairlead_agent.models.table import ModelFacts, Prices
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 Server = Literal["", "ollama", "lmstudio", "llamacpp"]  # those that say more elsewhere than in their list
 _Row = Mapping[str, Any]
@@ -147,7 +148,7 @@ def _object(raw: bytes) -> _Row:
 def _decoded(raw: bytes) -> object:
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise ValueError(f"the answer is no JSON: {error}") from error
 
 

@@ -35,6 +35,7 @@ from fairlead_agent.models.table import ModelFacts, facts_of
 from fairlead_agent.models.thinking import effort, misses_thoughts, most_output
 from fairlead_common.config.models import OPENAI_URL
 from fairlead_common.protocol.content import StopReason, Usage
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -214,7 +215,7 @@ def _listed(raw: bytes) -> list[str]:
     """The ids in a list of models; none if it is no such list."""
     try:
         found = msgspec.json.decode(raw, type=_Listing)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         return []
     return [each.id for each in found.data if each.id]
 
@@ -289,10 +290,11 @@ async def _pieces(events: AsyncGenerator[list[bytes]]) -> AsyncIterator[list[Pie
 def _parse(payload: bytes) -> _Chunk:
     try:
         chunk = _decode(payload)
-    except msgspec.DecodeError as error:
+        broken = msgspec.json.decode(chunk.error) if chunk.error else None
+    except UNDECODABLE as error:
         raise ModelError("retryable", f"the provider sent an invalid chunk: {error}") from error
-    if chunk.error and bytes(chunk.error) != b"null":
-        text, code, status = error_told(msgspec.json.decode(chunk.error))
+    if broken is not None:
+        text, code, status = error_told(broken)
         raise provider_error(f"the provider broke off with an error: {text}", status=status, code=code)
     return chunk
 

@@ -12,6 +12,7 @@ import msgspec
 from fairlead_agent.models.interface import ModelError
 from fairlead_agent.models.provider_errors import provider_error
 from fairlead_agent.models.retry_times import retry_after_s, told_wait_s
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 CONNECT_WITHIN_S: Final = 15.0
 DONE: Final = b"[DONE]"
@@ -179,7 +180,7 @@ def refusal(
     """The error to raise for an answer with this status and body."""
     shown, wait_s = raw.decode("utf-8", "replace").strip(), retry_after_s(headers or {})
     text, code = shown, ""
-    with contextlib.suppress(msgspec.DecodeError):
+    with contextlib.suppress(*UNDECODABLE):
         text, code, _ = error_told(msgspec.json.decode(raw))
     return provider_error(
         f"HTTP {status} from {host}: {text or reason}",
@@ -193,7 +194,7 @@ def _is_told(raw: bytes) -> bool:
     """Whether an answer is an error in the words of a provider, and not of whatever else is at an address."""
     try:
         error = msgspec.json.decode(raw)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return False
     return isinstance(error, dict) and ("error" in error or "message" in error)
 

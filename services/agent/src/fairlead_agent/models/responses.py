@@ -28,6 +28,7 @@ from fairlead_agent.models.table import ModelFacts, facts_of
 from fairlead_agent.models.thinking import effort, most_output
 from fairlead_common.config.models import OPENAI_URL
 from fairlead_common.protocol.content import StopReason, Usage
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 _KINDS: Final = {
     "reasoning": "thinking",
@@ -173,7 +174,7 @@ async def _pieces(events: AsyncGenerator[list[bytes]]) -> AsyncIterator[list[Pie
 def _parse(payload: bytes) -> _Event:
     try:
         return _decode(payload)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise ModelError("retryable", f"the provider sent something that is no event: {error}") from error
 
 

@@ -14,6 +14,7 @@ import structlog
 from fairlead_agent.ownership.held_session import HeldSession
 from fairlead_common.bus import Bus
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
 
 log = structlog.get_logger()
@@ -90,7 +91,7 @@ class Balance:
     def _on_load(self, delivery: Delivery) -> None:
         try:
             load = _decode.decode(delivery.data)
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             return
         if load.boot != self._boot:
             self._others[load.boot] = (load, asyncio.get_running_loop().time())

@@ -16,6 +16,7 @@ from fairlead_common.bus.buckets import Leases, session_lease
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import OwnerAnswer, OwnerQuestion
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
 
 ANSWER_S = 0.05
@@ -53,7 +54,7 @@ class OtherOwners:
         async def reply() -> None:
             while True:
                 delivery = await asked.get()
-                with contextlib.suppress(msgspec.DecodeError):  # of a later version: it asks again
+                with contextlib.suppress(*UNDECODABLE):  # of a later version: it asks again
                     answer = self._answer(_question.decode(delivery.data))
                     await self._bus.emit(delivery.reply, msgspec.json.encode(answer))
 
@@ -88,7 +89,7 @@ class OtherOwners:
                 answer = await self._ask(boot, question, ANSWER_S)
         except NotFoundError:
             return self._note_gone(boot)
-        except (BusUnavailableError, msgspec.DecodeError):
+        except (BusUnavailableError, *UNDECODABLE):
             self._note_silence(boot)
             return self._note_gone(boot) if silent_s > SILENT_S and self._bus.connected else None
         self._silent.pop(boot, None)

@@ -22,6 +22,7 @@ from fairlead_common.bus import Bus, WrongSequenceError
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Record
 from fairlead_common.session_log.conversation import Item, Run
 from fairlead_common.session_log.state import SessionState
@@ -159,5 +160,5 @@ def _state_in(record: Record) -> SessionState | None:
         if _decode_head(raw).version != VERSION:
             return None
         return _decode(raw).state
-    except (zlib.error, msgspec.DecodeError):
+    except (zlib.error, *UNDECODABLE):
         return None

@@ -25,6 +25,7 @@ from fairlead_common.protocol.projections import (
     session_key,
     session_marker,
 )
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.process import pass_on
 from fairlead_common.session_log.spending import asks_for_budget
@@ -377,5 +378,5 @@ def _last_seq(value: bytes) -> int:
     """How far a summary of a session has got; 0 if it is none."""
     try:
         return msgspec.json.decode(value, type=SessionSummary).last_seq
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return 0

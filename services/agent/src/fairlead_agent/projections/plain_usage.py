@@ -18,6 +18,7 @@ from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.budgets import KINDS, Reservation, Settlement
 from fairlead_common.protocol.plain_calls import MAX_CALL_S
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.usage import PLAIN, POSITION, OpenCall, PlainPosition, UsageRow
 from fairlead_common.received import Record
 
@@ -65,7 +66,7 @@ class PlainUsage:
         *_, scope, day, name, kind = record.subject.split(".")
         try:
             value = msgspec.json.decode(record.data, type=KINDS[kind])
-        except (KeyError, msgspec.DecodeError) as error:
+        except (KeyError, *UNDECODABLE) as error:
             log.warning("budget_record_ignored", subject=record.subject, error=str(error))
             return
         match value:

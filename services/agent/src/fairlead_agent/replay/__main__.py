@@ -8,6 +8,7 @@ import msgspec
 from fairlead_agent.replay.recording import ReplayedSession, ReplayTask
 from fairlead_agent.replay.replay import replayed
 from fairlead_common.errors import FairleadError
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 
 async def _all(task: ReplayTask) -> dict[str, ReplayedSession]:
@@ -19,7 +20,7 @@ def main() -> int:
     try:
         task = msgspec.json.decode(sys.stdin.buffer.read(), type=ReplayTask)
         found = asyncio.run(_all(task))
-    except (msgspec.DecodeError, FairleadError) as error:
+    except (FairleadError, *UNDECODABLE) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     sys.stdout.buffer.write(msgspec.json.encode(found))

@@ -13,6 +13,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ledger_sums import LedgersAsked, LedgerSum, LedgerSums
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
 
 log = structlog.get_logger()
@@ -39,7 +40,7 @@ class BudgetsResponder:
     async def _answer(self, delivery: Delivery) -> None:
         try:
             asked = _request.decode(delivery.data)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             log.warning("budgets_request_unreadable", error=str(error))
             return
         with contextlib.suppress(FairleadError):  # whoever asked asks again

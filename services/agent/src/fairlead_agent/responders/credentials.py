@@ -29,6 +29,7 @@ from fairlead_common.protocol.credentials import (
     result_key,
     sealed_key,
 )
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery, Record
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.stored_credentials import StoredCredentials
@@ -59,7 +60,7 @@ class CredentialResponder:
     async def _answer(self, delivery: Delivery) -> None:
         try:
             question = _question.decode(delivery.data or b"{}")
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             log.warning("credential_question_unreadable", error=str(error))
             return
         with contextlib.suppress(FairleadError):  # whoever asked asks again
@@ -81,7 +82,7 @@ class CredentialResponder:
             try:
                 sealed = _sealed.decode(record.data)
                 expected = sealed_key(sealed.recipient, sealed.name)
-            except (msgspec.DecodeError, InvalidInputError):
+            except (InvalidInputError, *UNDECODABLE):
                 continue
             if expected == key:
                 infos.append(self._info(sealed, record.seq, checks, set(keys)))
@@ -93,7 +94,7 @@ class CredentialResponder:
         of_agent = sealed.recipient == AGENT_RECIPIENT
         check = None
         if (record := checks.get(result_key(sealed.recipient, sealed.name))) is not None:
-            with contextlib.suppress(msgspec.DecodeError):
+            with contextlib.suppress(*UNDECODABLE):
                 check = _check.decode(record.data)
         return CredentialInfo(
             name=sealed.name,

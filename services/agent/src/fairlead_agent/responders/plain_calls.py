@@ -21,6 +21,7 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import AssistantMessage, Message, TextBlock, UserMessage
 from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall, PlainMessage
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
 from fairlead_common.service.known_users import KnownUsers
 from fairlead_common.service.live_config import LiveConfig
@@ -78,7 +79,7 @@ class PlainCalls:
     async def _answer(self, delivery: Delivery) -> None:
         try:
             call = _decoder.decode(delivery.data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             text = f"the request cannot be read: {error}"
             refusal = PlainAnswer(error=text, error_code="input_refused")
             await self._bus.emit(delivery.reply, msgspec.json.encode(refusal))

@@ -51,7 +51,7 @@ class BranchMail:
         """Consume a notice of one of `KINDS`.
 
         Raises:
-            msgspec.DecodeError, BadMessageError: the body is not of its shape.
+            msgspec.DecodeError, or another of `UNDECODABLE`, BadMessageError: the body is not of its shape.
         """
         match kind:
             case "label":

@@ -1,6 +1,5 @@
 """Background processes that have ended: mail of executors becomes a line that the session's agent reads."""
 
-import secrets
 from typing import Final
 
 import msgspec
@@ -8,6 +7,7 @@ import structlog
 
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.tools.held_keys import text_without_keys
+from fairlead_agent.tools.sent_calls import is_token
 from fairlead_common.config import AgentConfig
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.custom_entries import SYSTEM_EVENT
@@ -69,7 +69,7 @@ class EndedProcesses:
             return None
         request = _request.decode(await self._owner.objects.unpack(record.data, record.headers))
         asked = (request.session, request.born_seq) == (self._owner.session, self._state.born_seq)
-        return request if asked and secrets.compare_digest(request.token, mail.token) else None
+        return request if asked and is_token(request, mail.token) else None
 
 
 def line(mail: ProcessEnded) -> str:

@@ -38,6 +38,7 @@ from fairlead_common.protocol.messages import Abort, Decision, ProcessEnded, Too
 from fairlead_common.protocol.notices import Notice
 from fairlead_common.protocol.questions import CallQuestion
 from fairlead_common.protocol.subjects import SessionSubject
+from fairlead_common.protocol.undecodable import UNDECODABLE, is_nested_deeper
 from fairlead_common.protocol.users import ADMIN
 from fairlead_common.received import Record, sequence_in
 from fairlead_common.service.live_config import LiveConfig
@@ -329,19 +330,22 @@ class Mailbox:
             log.warning("result_forged", call=mail.call_id, executor=mail.executor)
             await self._owner.pass_over(f"the result of call {mail.call_id} has the wrong token", seq)
             return
+        outcome = mail.outcome
+        if is_nested_deeper(outcome.details):  # no entry holds that for every reader
+            outcome = msgspec.structs.replace(outcome, details={})
         result = result_entry(
             self._state,
             ToolResultMessage(
                 call_id=call.call_id,
                 name=call.name,
-                outcome=without_keys(self._sent.noted(call.call_id, mail.outcome)),
+                outcome=without_keys(self._sent.noted(call.call_id, outcome)),
                 provider_id=call.provider_id,
-                flags=self._sent.flags(call.call_id, mail.outcome),
-                secret=self._sent.showed_secret(call.call_id, mail.outcome),
+                flags=self._sent.flags(call.call_id, outcome),
+                secret=self._sent.showed_secret(call.call_id, outcome),
             ),
             cursor=seq,
         )
-        told = undo_is_off(self._state, mail.outcome)
+        told = undo_is_off(self._state, outcome)
         if told is None:
             await self._owner.append_locked(result)
         else:
@@ -350,7 +354,7 @@ class Mailbox:
     async def _notice(self, mail: Notice, record: Record) -> StartRun | None:
         try:
             return await self._notices.consume(mail, record.seq)
-        except (msgspec.DecodeError, BadMessageError) as error:
+        except (BadMessageError, *UNDECODABLE) as error:
             await self._dead_letter(record, f"notice {mail.name}: {error}")
             return None
 

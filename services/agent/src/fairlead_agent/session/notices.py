@@ -62,7 +62,7 @@ class Notices:
 
         Raises:
             BadMessageError: there is no such notice.
-            msgspec.DecodeError: its body is not of its shape.
+            msgspec.DecodeError, or another of `UNDECODABLE`: its body is not of its shape.
         """
         kind, dash, rest = mail.name.partition("-")
         if dash and kind in BranchMail.KINDS:

@@ -12,6 +12,7 @@ from fairlead_agent.session.owner import Owner
 from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.client_tools import ClientCall
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Record
 from fairlead_common.session_log.input_view import InputView
 from fairlead_common.session_log.records import entries_in
@@ -126,7 +127,7 @@ class Replies:
 def wanted_reply(record: Record) -> str | None:
     """Where the answer to mail goes that may not be readable."""
     subject = record.headers.get(subjects.H_REPLY_TO)
-    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    with contextlib.suppress(*UNDECODABLE):
         subject = msgspec.json.decode(record.data, type=_Wish).reply_to or subject
     return reply_subject(subject)
 

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead_common.protocol.undecodable import UNDECODABLE, is_nested_deeper
+
 MAX_DEPTH: Final = 20
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,14})\Z")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,2})?\Z")
@@ -20,7 +22,7 @@ Json = dict[str, object]
 
 
 def parse(text: str) -> Json | None:
-    """The object that `text` is; None if it is none.
+    """The object that `text` is; None if it is none, or more than `MAX_NESTED` levels deep.
 
     Taken as well: line breaks and tabs inside strings, a comma after the last member, and an object that was
     encoded twice.
@@ -28,7 +30,7 @@ def parse(text: str) -> Json | None:
     value = _value(text)
     if isinstance(value, str):
         value = _value(value)
-    return value if isinstance(value, dict) else None
+    return value if isinstance(value, dict) and not is_nested_deeper(value) else None
 
 
 def _value(text: str) -> object:
@@ -37,7 +39,7 @@ def _value(text: str) -> object:
             return msgspec.json.decode(attempt)
         except RecursionError:
             return None
-        except (msgspec.DecodeError, UnicodeEncodeError):
+        except (UnicodeEncodeError, *UNDECODABLE):
             pass
         try:
             loaded = json.loads(attempt, strict=False, parse_constant=_refuse)

@@ -33,6 +33,7 @@ from fairlead_common.protocol.questions import (
     problem_of,
     stored_values,
 )
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service.log_formats import CALL_QUESTIONS
 from fairlead_common.session_log.state import SessionState
 
@@ -191,7 +192,7 @@ def answer_in(entry: ApprovalEntry) -> QuestionAnswer:
         return QuestionAnswer(action="cancel")
     try:
         return QuestionAnswer(action="accept", values=stored_values(entry.answer))
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return QuestionAnswer(action="cancel")
 
 

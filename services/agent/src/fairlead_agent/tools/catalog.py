@@ -34,6 +34,7 @@ from fairlead_common.protocol.messages import (
     ToolSpec,
     WorkspaceQuery,
 )
+from fairlead_common.protocol.undecodable import MAX_NESTED, UNDECODABLE, is_nested_deeper
 from fairlead_common.received import Record
 
 log = structlog.get_logger()
@@ -168,8 +169,12 @@ class Catalog:
     def _note(self, record: Record) -> None:
         try:
             info = _info.decode(record.data)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             log.warning("heartbeat_ignored", error=str(error))
+            return
+        if deep := [spec.name for spec in info.tools if is_nested_deeper(spec.parameters)]:
+            text = f"tools[{deep[0][:80]}].parameters: at most {MAX_NESTED} levels deep, got more"
+            log.warning("heartbeat_ignored", error=text)
             return
         if record.subject != f"$KV.{subjects.BUCKET_EXECUTORS}.{info.host}.{info.executor}":
             log.warning(

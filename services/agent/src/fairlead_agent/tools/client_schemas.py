@@ -18,6 +18,7 @@ from fairlead_agent.lru import LruCache
 from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.client_tools import ResponseFormat
 from fairlead_common.protocol.messages import UserInput
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 MAX_REFERENCES: Final = 20_000  # followed in one check; each may lead to others
 MAX_PROBLEMS: Final = 5
@@ -128,7 +129,7 @@ def form_problems(wanted: ResponseFormat, text: str) -> list[str]:
     """What keeps a reply from having the form that was asked for; empty: nothing."""
     try:
         value = msgspec.json.decode(text.strip())
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+    except (UnicodeEncodeError, *UNDECODABLE) as error:
         return [f"it is not JSON: {error}. Nothing may stand before or after the JSON, no code fence either"]
     if wanted.schema is None:
         return [] if isinstance(value, dict) else ["it must be a JSON object"]

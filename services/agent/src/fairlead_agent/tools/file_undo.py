@@ -14,17 +14,20 @@ import structlog
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.tools.catalog import Catalog
 from fairlead_agent.tools.placement import WorkspacePlaces, boundary
+from fairlead_agent.tools.sent_calls import claim_in, is_token
 from fairlead_common.bus import Bus
 from fairlead_common.bus.branch_reads import find_entry
 from fairlead_common.config import AgentConfig
-from fairlead_common.errors import ConflictError
+from fairlead_common.errors import ConflictError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import AssistantMessage, TextBlock, ToolOutcome, ToolResultMessage
 from fairlead_common.protocol.entries import MessageEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import ToolCall, ToolClaim, ToolResult
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.undo import REPORT, UNDO, UndoArguments, UndoReport
 from fairlead_common.protocol.undo_entries import FilesRestoredEntry, UndoRequestEntry
+from fairlead_common.received import Record
 from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()
@@ -35,7 +38,6 @@ _LONGEST_PAUSE_S: Final = 0.25
 _CHECK_S: Final = 2.0  # how often it is seen whether the host takes the call
 
 _decode_call = msgspec.json.Decoder(ToolCall).decode
-_decode_claim = msgspec.json.Decoder(ToolClaim).decode
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
 
@@ -151,10 +153,7 @@ class FileUndo:
         while not (self._owner.stopping.is_set() or self._state.deleting):
             record = await self._bus.last(subjects.SESSIONS, subject)
             if record is not None:
-                result = _decode_result(await self._owner.objects.unpack(record.data, record.headers))
-                if not secrets.compare_digest(result.token, call.token):
-                    return _failed("the result of the call has the wrong token")
-                return _told(result.outcome)
+                return await self._restored(record, call)
             if _now() - checked >= _CHECK_S:
                 checked = _now()
                 if (given_up := await self._given_up(request, _now() - began)) is not None:
@@ -162,6 +161,16 @@ class FileUndo:
             await asyncio.sleep(pause_s)
             pause_s = min(_LONGEST_PAUSE_S, pause_s * 1.5)
         return None
+
+    async def _restored(self, record: Record, call: ToolCall) -> FilesRestoredEntry:
+        """What the executor says of it."""
+        try:
+            result = _decode_result(await self._owner.objects.unpack(record.data, record.headers))
+        except (NotFoundError, *UNDECODABLE) as error:
+            return _failed(f"the result of the call cannot be read: {error}")
+        if not is_token(call, result.token):
+            return _failed("the result of the call has the wrong token")
+        return _told(result.outcome)
 
     async def _given_up(self, request: UndoRequestEntry, waited_s: float) -> FilesRestoredEntry | None:
         """How it ends where no executor takes the call, or where its host is lost."""
@@ -176,7 +185,7 @@ class FileUndo:
             except ConflictError:
                 return None
             return _failed(f"no executor of host {host} accepted the call within {waited_s:.0f} s")
-        if record is not None and _decode_claim(record.data).by == "agent":
+        if record is not None and claim_in(record.data).by == "agent":
             return _failed(f"no executor of host {host} accepted the call")
         if is_lost or waited_s > TIMEOUT_S + limits.start_timeout_s + limits.lost_host_s:
             why = f"no result came from host {host} for {waited_s:.0f} s; it ends the undo when it is back"

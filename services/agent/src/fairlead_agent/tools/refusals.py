@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -14,12 +15,14 @@ from fairlead_common.protocol.content import REFUSED, ToolCallBlock, ToolOutcome
 from fairlead_common.protocol.entries import ToolListEntry
 from fairlead_common.protocol.messages import ToolSpec
 from fairlead_common.protocol.tool_names import available_names
+from fairlead_common.protocol.undecodable import MAX_NESTED
 
 MAX_RAW_CHARS: Final = 200
 MAX_NAME_CHARS: Final = 100  # of a tool that there is not
 MAX_SCHEMA_CHARS: Final = 8000
 _MAX_VALUE_CHARS: Final = 300  # of an argument that is repeated; a longer one is named
 
+_OPENING: Final = re.compile(r"[\[{]")
 _EDIT: Final[Json] = {"path": "<path>", "edits": [{"old_text": "<old>", "new_text": "<new>"}]}
 # What tools of other agents do, and how it is done here; each with the tool that does it.
 _INSTEAD: Final[dict[str, tuple[str, Json]]] = {
@@ -59,7 +62,9 @@ def refusal(
     if call.arguments is None:
         raw = (call.raw_arguments or "")[:MAX_RAW_CHARS]
         example = next_call(spec, {}, shown)
-        return f"The arguments are not a JSON object: {raw!r}. Expected: {names}. {example}"
+        is_deep = len(_OPENING.findall(call.raw_arguments or "")) > MAX_NESTED
+        limit = f" of at most {MAX_NESTED} levels" if is_deep else ""
+        return f"The arguments are not a JSON object{limit}: {raw!r}. Expected: {names}. {example}"
     if problem := tools.problem(call.name, call.arguments):
         example = next_call(spec, tools.fitting(call.name, call.arguments), shown)
         return f"Invalid arguments for {call.name}: {problem}. Expected: {names}. {example}"

@@ -30,6 +30,7 @@ from fairlead_common.protocol.content import (
 from fairlead_common.protocol.events import ToolExecutionStart
 from fairlead_common.protocol.messages import ToolCall, ToolClaim, ToolResult
 from fairlead_common.protocol.trace import with_span
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Headers
 from fairlead_common.session_log.results import result_entry
 
@@ -123,7 +124,7 @@ class SentCalls:
         if call.call_id not in self._sent:
             await self._recall()
         sent = self._sent.get(call.call_id)
-        return sent is not None and secrets.compare_digest(sent[0].token, token)
+        return sent is not None and is_token(sent[0], token)
 
     def flags(self, call_id: str, outcome: ToolOutcome) -> list[TrustFlag]:
         """Trust flags that a sent call adds to the session, given its outcome."""
@@ -144,7 +145,7 @@ class SentCalls:
     async def claim_of(self, call: ToolCallBlock) -> ToolClaim | None:
         """Who may start the call, or keeps it from starting; None: no one so far."""
         record = await self._bus.last(subjects.TOOLS, subjects.tool_claim(call.host or "", call.call_id))
-        return None if record is None else _claim.decode(record.data)
+        return None if record is None else claim_in(record.data)
 
     async def win_claim(self, call: ToolCallBlock) -> bool:
         """Win the claim of the call, so that it can never start. False: an executor has won it."""
@@ -155,7 +156,7 @@ class SentCalls:
         except ConflictError as error:
             if error.record is None:
                 raise
-            if _claim.decode(error.record.data).by == "agent":
+            if claim_in(error.record.data).by == "agent":
                 return True
             if call.call_id not in self._sent:  # requested by an owner before this one
                 await self._recall()
@@ -194,6 +195,19 @@ class SentCalls:
             # What was consumed could not be accepted.
             if error.record is not None and error.record.seq <= self._state.cursor:
                 await self.settle_unstarted(call, outcome)
+
+
+def claim_in(data: bytes) -> ToolClaim:
+    """The claim that was written. Agents write what can be read: anything else is an executor's."""
+    try:
+        return _claim.decode(data)
+    except UNDECODABLE:
+        return ToolClaim(by="executor", holder="")
+
+
+def is_token(request: ToolCall, token: str) -> bool:
+    """Whether `token`, which somebody says, is that of the request."""
+    return secrets.compare_digest(request.token.encode(), token.encode())
 
 
 def _now() -> float:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from fairlead_common.errors import BadMessageError
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 
 class ToolSchema(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +40,7 @@ def decode_list(data: bytes) -> ToolList:
     """
     try:
         return _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise BadMessageError(f"list of tools: {error}") from error
 
 

@@ -13,6 +13,7 @@ from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.entries import Placement
 from fairlead_common.protocol.messages import WorkspaceQuery
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.workspace_answers import (
     EnvironmentAnswer,
     FolderInstructions,
@@ -83,6 +84,6 @@ class WorkspaceQueries:
             return msgspec.json.decode(reply.data, type=kind)
         except (NotFoundError, BusUnavailableError, TimeoutError) as error:
             log.warning("workspace_not_asked", host=place.host, about=kind.__name__, error=str(error))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             log.info("workspace_not_known", host=place.host, about=kind.__name__)  # an earlier version
         return None

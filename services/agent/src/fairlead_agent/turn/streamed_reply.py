@@ -36,6 +36,7 @@ from fairlead_common.protocol.content import (
     ToolCallBlock,
 )
 from fairlead_common.protocol.events import Delta
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 BROKEN_OFF: Final = "The model's reply broke off before its end."
 MAX_RAW_CHARS = 65536  # of arguments that are no JSON object, kept in the log
@@ -312,5 +313,5 @@ def readable(text: str) -> str:
 def _is_object(text: str) -> bool:
     try:
         return isinstance(msgspec.json.decode(text), dict)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (UnicodeEncodeError, *UNDECODABLE):
         return False

@@ -16,6 +16,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 KEPT_S: Final = 2 * 3600.0
 PREFIX: Final = "call.agent."
@@ -73,7 +74,7 @@ def decoded(value: bytes) -> AgentCall | None:
     """The call in a record; None if there is none, as in the marker of one that has expired."""
     try:
         return _decoder.decode(value)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return None
 
 

@@ -12,6 +12,7 @@ import msgspec
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.agent_protocol import AgentPrompt
 from fairlead_common.protocol.messages import MAX_ATTACHMENTS, MAX_TEXT_CHARS
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Headers
 from fairlead_gateway.http.request_parsing import check_names
 
@@ -87,7 +88,7 @@ def _envelope(payload: bytes) -> _Envelope:
             check_names(payload)
             return envelope
         return _Envelope(payload.decode())
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise InvalidInputError(
             "payload", f"must be text, or a JSON object with `prompt`: {error}"
         ) from error

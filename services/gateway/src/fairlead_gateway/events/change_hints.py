@@ -9,6 +9,7 @@ import structlog
 from fairlead_common.bus import Bus
 from fairlead_common.cron.runs import CronEvent
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
 from fairlead_gateway.identity.access import SessionAccess
 from fairlead_gateway.identity.principal import Principal
@@ -95,7 +96,7 @@ class ChangeHints:
     def _on_job(self, delivery: Delivery) -> None:
         try:
             event = msgspec.json.decode(delivery.data, type=CronEvent)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             log.warning("cron_event_ignored", error=str(error))
             return
         hint = Hint("job", event.job_id, event.action, event.status or "", event.next_run_at_ms or 0)

@@ -8,6 +8,7 @@ import structlog
 
 from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.events import DerivedEvent
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.session_log.derived_events import derived
 from fairlead_common.session_log.records import Placed
 from fairlead_common.session_log.superseded import SettledByEntry, settled_by
@@ -73,6 +74,6 @@ def _type_of(event: DerivedEvent) -> bytes:
 def _is_json(data: bytes) -> bool:
     try:
         msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return False
     return True

@@ -15,6 +15,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.jetstream_api import JetStreamError
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Record
 from fairlead_gateway import responses
 from fairlead_gateway.gateway import Gateway, gateway_of
@@ -150,7 +151,7 @@ async def executors(bus: Bus) -> list[object]:
     for record in await executor_records(bus):
         try:
             found.append(msgspec.json.decode(record.data))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             log.warning("heartbeat_ignored", subject=record.subject)
     return found
 
@@ -232,7 +233,7 @@ async def _services(gateway: Gateway, verb: str) -> list[dict[str, object]]:
                     service = msgspec.json.decode(reply.data, type=dict[str, object])
                     if str(service.get("name", "")).startswith("fairlead-"):
                         found.append(service)
-    except (FairleadError, TimeoutError, msgspec.DecodeError) as error:
+    except (FairleadError, TimeoutError, *UNDECODABLE) as error:
         log.warning("status_incomplete", error=str(error))
     return found
 

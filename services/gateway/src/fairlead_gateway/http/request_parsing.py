@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request
 
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.users import USER_PATTERN
 from fairlead_gateway.http.repeated_names import repeated_name
 
@@ -55,7 +56,7 @@ def parse(body: bytes, model: type[T]) -> T:
         return found
     except msgspec.ValidationError as error:
         raise _explain(error, body, model) from error
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise InvalidInputError("body", f"must be JSON, got {_shown(body)}: {error}") from error
     except UnicodeDecodeError as error:
         raise InvalidInputError("body", f"must be UTF-8: {error.reason} at byte {error.start}") from error
@@ -117,7 +118,7 @@ def _actual(body: bytes, path: str) -> str:
         value: Any = msgspec.json.decode(body)
         for name, index in _STEP.findall(path):
             value = value[name] if name else value[int(index)]
-    except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, ValueError, RecursionError):
+    except (LookupError, TypeError, ValueError, *UNDECODABLE):
         return ""
     if isinstance(value, str) and len(value) > _SHOWN_CHARS:
         return f"{len(value)} characters"

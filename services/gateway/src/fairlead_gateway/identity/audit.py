@@ -12,6 +12,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.audit import AuditEntry, AuditRecord, chain_hash
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Record
 from fairlead_gateway.gateway import answering, gateway_of
 from fairlead_gateway.http.problems import json_response
@@ -128,7 +129,7 @@ def _entries(record: Record) -> list[AuditEntry]:
     """What a record holds. One that cannot be read stands in the list, and hides no others."""
     try:
         return _decode(record.data).entries
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         log.warning("audit_record_unreadable", seq=record.seq, error=str(error))
         return [AuditEntry(at=record.stored_ms, what=_UNREADABLE, outcome="failed")]
 
@@ -158,7 +159,7 @@ async def verified(bus: Bus, known_head: str = "") -> AuditVerified:
     async for record in bus.read(subjects.AUDIT, subjects.AUDIT_LOG):
         try:
             content = _decode(record.data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             content = AuditRecord(previous="unreadable", entries=[])
         # The stream has this one subject, and nothing is deleted from its middle: a gap is a lost record.
         fits = not records or (content.previous == head and record.seq == last + 1)

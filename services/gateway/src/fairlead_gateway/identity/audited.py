@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol.audit import AuditEntry, AuditOutcome
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, problem_of
 from fairlead_gateway.identity.audit_writer import now_ms
@@ -102,6 +103,6 @@ async def _fields(request: Request) -> list[str]:
     """The names of what a change sets, never the values."""
     try:
         body = msgspec.json.decode(await request.body())
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         return []
     return [str(name)[:40] for name in list(body)[:_MAX_FIELDS]] if isinstance(body, dict) else []

@@ -11,6 +11,7 @@ import structlog
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, is_marker
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.users import (
     ADMIN,
     SCOPES_OF,
@@ -89,7 +90,7 @@ class Directory:
             return
         try:
             self._users[name] = _user.decode(record.data)
-        except msgspec.DecodeError as error:  # of a later version perhaps: it may do nothing here
+        except UNDECODABLE as error:  # of a later version perhaps: it may do nothing here
             log.warning("user_unreadable", user=name, error=str(error))
             self._removed.add(name)
             return
@@ -102,7 +103,7 @@ class Directory:
             return
         try:
             self._tokens[token_id] = _token.decode(record.data)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             log.warning("token_unreadable", token=token_id, error=str(error))
 
     def _apply_use(self, token_id: str, record: Record) -> None:
@@ -115,7 +116,7 @@ class Directory:
             return
         try:
             self._passwords[user] = _password.decode(record.data)
-        except msgspec.DecodeError as error:  # no login is good beside what cannot be read
+        except UNDECODABLE as error:  # no login is good beside what cannot be read
             log.warning("password_unreadable", user=user, error=str(error))
             self._passwords[user] = PasswordRecord(id="unreadable")
 
@@ -143,7 +144,7 @@ class Directory:
             return
         try:
             user = await bucket.last(user_key(_token.decode(found.data).user))
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             return
         for record in (user, found):
             if record is not None:

@@ -9,6 +9,7 @@ from fairlead_common.config import Config
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.notices import CreateSession
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.users import ADMIN, SCOPE_FOR, Need, Scope
 from fairlead_gateway.gateway import Gateway, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem
@@ -127,7 +128,7 @@ async def stored_creation(gateway: Gateway, session: str) -> CreateSession | Non
         return None
     try:
         return msgspec.json.decode(record.data, type=CreateSession)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return None
 
 

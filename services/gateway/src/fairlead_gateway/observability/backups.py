@@ -8,6 +8,7 @@ from fairlead_common.bus.buckets import Bucket
 from fairlead_common.config.backup import late_after_s
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.backups import BACKUP_STATE, BackupState
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.responses import BackupStatus
 
@@ -21,7 +22,7 @@ async def backup_state(gateway: Gateway) -> BackupState | None:
     record = await Bucket(gateway.bus, subjects.BUCKET_CONFIG).get(BACKUP_STATE)
     try:
         return None if record is None else msgspec.json.decode(record.data, type=BackupState)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return None
 
 

@@ -22,6 +22,7 @@ from fairlead_common.errors import BadMessageError, ConflictError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import is_id
 from fairlead_common.protocol.mail import INPUT_KINDS
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Headers, Record
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
@@ -148,7 +149,7 @@ def dead_letter_of(record: Record) -> DeadLetter:
     """What a stored letter says."""
     try:
         stored = msgspec.json.decode(record.data, type=_Stored)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         stored = _Stored(reason=f"the letter cannot be read: {error}")
     session, no_retry = _whose(stored.subject)
     return DeadLetter(

@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from fairlead_common.bus import Bus
 from fairlead_common.errors import FairleadError
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service import metrics
 from fairlead_common.service.instruments import (
     ASKED,
@@ -89,7 +90,7 @@ async def reports(bus: Bus) -> list[InstrumentReport]:
                 async for reply in replies:
                     try:
                         report = msgspec.json.decode(reply.data, type=InstrumentReport)
-                    except msgspec.DecodeError:
+                    except UNDECODABLE:
                         continue  # a service of someone else
                     if report.name.removeprefix(_PREFIX) in SERVICES and len(found) < MAX_PROCESSES:
                         found[report.id] = report

@@ -14,6 +14,7 @@ from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.backups import BackupState
 from fairlead_common.protocol.messages import ExecutorInfo
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service.instruments import InstrumentKind
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http.health import executor_records
@@ -146,7 +147,7 @@ async def _executors(gateway: Gateway) -> list[Sample]:
     for record in await executor_records(gateway.bus):
         try:
             info = msgspec.json.decode(record.data, type=ExecutorInfo)
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             continue
         if info.host not in running and len(running) >= MAX_HOSTS:
             continue

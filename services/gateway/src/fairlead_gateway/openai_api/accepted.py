@@ -29,6 +29,7 @@ from fairlead_common.bus.jetstream_api import JetStreamError
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Record
 from fairlead_gateway.openai_api.open_calls import EqualCalls
 from fairlead_gateway.openai_api.waiting_clients import WaitingClients
@@ -270,7 +271,7 @@ class AcceptedCalls:
     async def _is_lost(self, visit: Record, gone: set[str]) -> bool:
         try:
             boot = _after.decode(visit.data).gateway
-        except msgspec.DecodeError:  # of a request that counts its attempts, which sends the count again
+        except UNDECODABLE:  # of a request that counts its attempts, which sends the count again
             return False
         return bool(boot) and await self._waiting.is_lost(boot, visit.seq, gone)
 

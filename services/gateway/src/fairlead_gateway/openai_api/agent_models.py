@@ -10,6 +10,7 @@ from starlette.responses import Response
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.known_models import KnownModel, KnownModels
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import moment_s
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_gateway.gateway import Gateway, answering, gateway_of
@@ -69,7 +70,7 @@ async def _known_model(gateway: Gateway, agent: str) -> KnownModel | None:
     try:
         reply = await gateway.bus.request(subjects.AGENT_KNOWN_MODELS, b"", timeout_s=WITHIN_S)
         models = _known.decode(reply.data).models
-    except (FairleadError, TimeoutError, msgspec.DecodeError) as error:
+    except (FairleadError, TimeoutError, *UNDECODABLE) as error:
         log.warning("models_unanswered", error=type(error).__name__)
         return None
     return next((each for each in models if profile and each.name == profile.model), None)

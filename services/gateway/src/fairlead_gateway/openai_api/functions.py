@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.content import ToolCallBlock
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_gateway.openai_api.request import CalledFunction, CalledTool, ChatMessage, ChatRequest
 
 # The result of a call that the client was not told of.
@@ -90,7 +91,7 @@ def _is_of(function: CalledFunction | None, name: str | None) -> bool:
 def _mark(name: str, arguments: str) -> str:
     try:
         value = msgspec.json.decode(arguments)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         plain = arguments.encode()
     else:
         plain = msgspec.json.encode(value, order="deterministic")

@@ -21,6 +21,7 @@ from fairlead_common.protocol.content import (
     text_outcome,
 )
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.session_log.conversation import Item
 from fairlead_gateway.openai_api.history import RESULT_ROLES, SYSTEM_ROLES
 from fairlead_gateway.openai_api.parts import SentFile, earlier_parts, stored, words_of
@@ -81,7 +82,7 @@ def _answer(
 def _call(function: CalledFunction, call_id: str) -> ToolCallBlock:
     try:
         arguments = _arguments.decode(function.arguments or "{}")
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return ToolCallBlock(call_id=call_id, name=function.name, raw_arguments=function.arguments)
     return ToolCallBlock(call_id=call_id, name=function.name, arguments=arguments)
 

@@ -17,6 +17,7 @@ from fairlead_common.errors import BusUnavailableError, InvalidInputError, NotFo
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall, PlainMessage
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http import sse
 from fairlead_gateway.http.problems import Problem
@@ -116,7 +117,7 @@ class SideTask:
             answer = _answer.decode(reply.data)
         except NotFoundError:
             tell(Problem(503, "no agent worker answers: is the service `agent` running?"))
-        except (BusUnavailableError, msgspec.DecodeError) as error:
+        except (BusUnavailableError, *UNDECODABLE) as error:
             tell(Problem(503, f"the agent service did not answer: {error}"))
         else:
             tell(_problem(answer) or answer)

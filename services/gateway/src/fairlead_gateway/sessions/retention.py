@@ -21,6 +21,7 @@ from fairlead_common.cron.requests import Jobs, ListJobs
 from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.projections import SessionSummary
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode
@@ -190,7 +191,7 @@ async def sessions_in_use(gateway: Gateway) -> frozenset[str]:
         try:
             reply = await gateway.bus.request(subjects.api("cron.list"), wanted, timeout_s=SCHEDULER_S)
             page = _jobs.decode(reply.data)
-        except (NotFoundError, BusUnavailableError, msgspec.DecodeError) as error:
+        except (NotFoundError, BusUnavailableError, *UNDECODABLE) as error:
             text = f"which sessions jobs use is not known, so none is deleted: the scheduler: {error}"
             raise Problem(503, text) from None
         for job in page.jobs:

@@ -35,6 +35,7 @@ from fairlead_common.protocol.server_prompts import (
     PromptValues,
     ServerPrompt,
 )
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import Id, check_parameters, decode
@@ -264,7 +265,7 @@ async def _ask(gateway: Gateway, host: str, question: PromptQuestion, within_s: 
         subject = subjects.mcp_prompts(host)
         reply = await gateway.bus.request(subject, msgspec.json.encode(question), timeout_s=within_s)
         return _answer.decode(reply.data)
-    except (NotFoundError, FairleadError, TimeoutError, msgspec.DecodeError) as error:
+    except (NotFoundError, FairleadError, TimeoutError, *UNDECODABLE) as error:
         log.warning("prompts_unanswered", host=host, kind=question.kind, error=type(error).__name__)
         return None
 

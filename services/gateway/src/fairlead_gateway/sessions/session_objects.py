@@ -22,6 +22,7 @@ from fairlead_common.protocol.content import (
 )
 from fairlead_common.protocol.entries import Entry, MessageEntry, QueuedEntry
 from fairlead_common.protocol.hook_call_entries import HookResultEntry
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.sessions.stored_entries import placed
 
@@ -79,5 +80,5 @@ async def _is_inherited(gateway: Gateway, entry: Entry, name: str) -> bool:
     data = await gateway.objects.get(entry.object)
     try:
         return any(_is_in(message, name) for _, message in _messages.decode(data))
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return False

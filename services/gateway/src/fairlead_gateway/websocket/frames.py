@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.http.request_parsing import check_names
 from fairlead_gateway.http.server import MAX_FRAME_BYTES
@@ -130,7 +131,7 @@ def read_request(text: str | bytes) -> RequestFrame:
         check_names(text.encode() if isinstance(text, str) else text)
     except InvalidInputError as error:
         raise Problem(400, str(error), code="bad_frame", field=error.field) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise Problem(400, f"the frame must be a request: {error}", code="bad_frame") from error
     return request
 

@@ -16,6 +16,7 @@ from fairlead_common.cron.jobs import AgentTurn, Job
 from fairlead_common.cron.runs import DeliveryState, RunEntry
 from fairlead_common.errors import ConflictError, FairleadError, NotFoundError
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.delivery.channels import Channels, UndeliverableError
 from fairlead_scheduler.delivery.message import DeliveryMessage, out_key
@@ -108,7 +109,7 @@ class Outbox:
             try:
                 if self._leader.term:
                     pause_s = await self._send_due()
-            except (FairleadError, msgspec.DecodeError) as error:
+            except (FairleadError, *UNDECODABLE) as error:
                 log.warning("outbox_failed", error=str(error))
             try:
                 async with asyncio.timeout(pause_s):

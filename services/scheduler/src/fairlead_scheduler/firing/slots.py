@@ -6,6 +6,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.cron.runs import Cause
 from fairlead_common.errors import BadMessageError, ConflictError
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -43,7 +44,7 @@ def decode_slot(data: bytes) -> Slot:
     """
     try:
         return _decoder.decode(data)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise BadMessageError(f"slot: {error}") from error
 
 

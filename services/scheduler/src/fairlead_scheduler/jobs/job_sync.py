@@ -13,6 +13,7 @@ from fairlead_common.config import Config
 from fairlead_common.cron.runs import CronEvent
 from fairlead_common.errors import FairleadError, RetryableError
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery, Record
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.jobs.heartbeats import plant
@@ -99,7 +100,7 @@ class JobSync:
         job = record.headers.get("Nats-Subject", record.subject).removeprefix(_PREFIX)
         try:
             timing = _decoder.decode(record.data)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             if b'"deleted":true' not in record.data[:64]:
                 log.warning("job_unreadable", job=job, error=str(error))
             self._table.remove(job)

@@ -12,6 +12,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_scheduler.jobs.job_table import JobTable, TableEntry, Timing
 
 log = structlog.get_logger()
@@ -82,7 +83,7 @@ class TableSnapshots:
             keys = [f"{_HEAD}.{head.side}.{n}" for n in range(head.chunks)]
             records = await asyncio.gather(*(self._bucket.get(key) for key in keys))
             chunks = [_chunk.decode(each.data) for each in records if each is not None]
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             log.warning("snapshot_ignored", error=str(error))
             return 0
         if len(chunks) != head.chunks or any(chunk.generation != head.generation for chunk in chunks):

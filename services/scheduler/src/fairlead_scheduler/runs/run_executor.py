@@ -19,6 +19,7 @@ from fairlead_common.cron.runs import RunEntry
 from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError, RetryableError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.notices import HeartbeatNotice
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.delivery.outbox import Outbox
@@ -145,7 +146,7 @@ class RunExecutor:
                 continue
             try:
                 await self._take_up(job, slot)
-            except (InvalidInputError, msgspec.DecodeError) as error:  # one run must not hide the others
+            except (InvalidInputError, *UNDECODABLE) as error:  # one run must not hide the others
                 log.error("open_run_unreadable", job=job, slot=slot, error=str(error))
         if not start:
             await self._concurrency.clear()

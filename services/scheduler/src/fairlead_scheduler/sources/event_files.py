@@ -19,6 +19,7 @@ import structlog
 from fairlead_common.cron.jobs import Document
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import check_id, is_id, new_id
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_scheduler.jobs.job_store import token
 
 log = structlog.get_logger()
@@ -83,7 +84,7 @@ def read(path: Path, name: str) -> ReadEventFile | None:
     """What the file says that is, or was, called `name`; None if it is not whole yet.
 
     Raises:
-        InvalidInputError, DecodeError: it cannot be used.
+        InvalidInputError: it cannot be used.
     """
     stat = path.stat()
     if stat.st_size > MAX_BYTES:
@@ -92,7 +93,7 @@ def read(path: Path, name: str) -> ReadEventFile | None:
     digest = hashlib.sha256(data).hexdigest()[:32]
     try:
         event = _decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         if time.time() - stat.st_mtime < HALF_WRITTEN_S:
             log.debug("event_file_unfinished", file=name)
             return None

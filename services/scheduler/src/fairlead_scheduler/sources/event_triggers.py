@@ -17,6 +17,7 @@ from fairlead_common.cron.requests import Fired, Hook
 from fairlead_common.errors import FairleadError, InvalidInputError, NotFoundError
 from fairlead_common.protocol.ids import check_id, is_id, new_id
 from fairlead_common.protocol.notices import HeartbeatNotice
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
 from fairlead_scheduler.api_service import LimitError
 from fairlead_scheduler.clock import Clock
@@ -215,7 +216,7 @@ def _key(trigger: TriggerConfig, body: str, headers: Mapping[str, str]) -> str:
 def _field(body: str, path: str) -> str:
     try:
         value: object = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return ""
     for part in path.split("."):
         if not isinstance(value, dict):

@@ -20,6 +20,7 @@ from fairlead_common.protocol.agent_protocol import (
     AgentStatus,
     AgentText,
 )
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Headers
 from fairlead_tools.agents.discovered import OtherAgent
 from fairlead_tools.executor_tools.tools import ReportProgress
@@ -117,7 +118,7 @@ class AgentConversation:
                 return self._said("end")
             try:
                 message = _decoder.decode(reply.data)
-            except msgspec.DecodeError:
+            except UNDECODABLE:
                 continue  # kinds of later versions
             if (said := await self._take(message, progress)) is not None:
                 return said

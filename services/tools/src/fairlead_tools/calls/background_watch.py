@@ -20,6 +20,7 @@ from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import ToolOutcome
 from fairlead_common.protocol.messages import ProcessEnded, ToolCall
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service.privacy import open_private
 from fairlead_tools.calls.liveness import Liveness
 from fairlead_tools.config import ExecutorConfig
@@ -129,7 +130,7 @@ class BackgroundWatch:
         try:
             paths = [each for each in self._folder.iterdir() if not each.name.startswith(".")]
             return [(each.name, _decoder.decode(each.read_bytes())) for each in paths]
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *UNDECODABLE) as error:
             log.warning("background_notes_unreadable", error=str(error))
             return []
 

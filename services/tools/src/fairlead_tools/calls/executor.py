@@ -25,6 +25,7 @@ from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.messages import ToolCall, ToolResult
 from fairlead_common.protocol.tool_names import available_names
 from fairlead_common.protocol.trace import trace_headers, trace_id
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.undo import UNDO
 from fairlead_common.received import Delivery
 from fairlead_common.service.telemetry import AttributeValue, EndedSpan, record_span, span_id
@@ -351,7 +352,7 @@ class Executor:
         try:
             call = _call.decode(await self._payload(call_id, message))
             check_id(call.session, "session")
-        except (msgspec.DecodeError, UnicodeDecodeError, InvalidInputError) as error:
+        except (InvalidInputError, *UNDECODABLE) as error:
             raise BadMessageError(f"{message.subject}: {error}") from error
         if call.call_id != call_id:
             raise BadMessageError(f"{message.subject}: call_id is {call.call_id[:80]!r}")

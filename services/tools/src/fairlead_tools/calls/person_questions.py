@@ -19,6 +19,7 @@ from fairlead_common.errors import ConflictError, FairleadError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import ToolCall
 from fairlead_common.protocol.questions import MAX_CALL_QUESTIONS, CallQuestion, Question, QuestionAnswer
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_tools.executor_tools.asking import CANCELLED
 from fairlead_tools.executor_tools.call_clock import CallClock, call_clock
 
@@ -91,7 +92,7 @@ class PersonQuestions:
                     return _answer.decode(record.data)
             except FairleadError as error:
                 log.warning("answer_not_read", call=call.call_id, error=str(error))
-            except msgspec.DecodeError as error:
+            except UNDECODABLE as error:
                 log.warning("answer_garbled", call=call.call_id, error=str(error))
                 return CANCELLED
             with contextlib.suppress(TimeoutError):

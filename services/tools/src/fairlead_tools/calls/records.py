@@ -23,6 +23,7 @@ import structlog
 
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol.content import ToolOutcome
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service.privacy import open_private
 from fairlead_tools.sandboxes.sandbox import Place
 
@@ -143,7 +144,7 @@ def _read(path: Path) -> Note | None:
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
             raise
         return None
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return None
 
 

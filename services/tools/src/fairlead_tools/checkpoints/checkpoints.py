@@ -19,6 +19,7 @@ import structlog
 
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.messages import ToolCall
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.undo import OFF, REPORT, UndoArguments, UndoReport
 from fairlead_tools.checkpoints.scan import LIMITS, ScanLimits, TooLargeError
 from fairlead_tools.checkpoints.store import CheckpointStore, StoreBusyError, workspace_of
@@ -30,7 +31,7 @@ OFF_S: Final = 600.0  # how long a workspace that is too large is not tried agai
 MAX_STORES: Final = 16  # of which the last state is kept in memory
 PRUNE_S: Final = 3600.0
 REMOTE: Final = "its files are on another machine"
-_PROBLEMS: Final = (TooLargeError, StoreBusyError, OSError, msgspec.DecodeError, RecursionError)
+_PROBLEMS: Final = (TooLargeError, StoreBusyError, OSError, *UNDECODABLE)
 
 T = TypeVar("T")
 

@@ -13,6 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from fairlead_common.failpoints import failpoint
+from fairlead_common.protocol.undecodable import UNDECODABLE
 
 MAX_RECORDS: Final = 200
 KEEP_S: Final = 7 * 86_400.0
@@ -54,7 +55,7 @@ class CallRecords:
         """In order of their numbers; without those that cannot be read."""
         found = []
         for name in sorted(self._names()):
-            with contextlib.suppress(OSError, msgspec.DecodeError):
+            with contextlib.suppress(OSError, *UNDECODABLE):
                 found.append(_decode((self._folder / name).read_bytes()))
         return found
 
@@ -62,7 +63,7 @@ class CallRecords:
         """That of one call."""
         for name in self._names():
             if name.partition("-")[2] == call:
-                with contextlib.suppress(OSError, msgspec.DecodeError):
+                with contextlib.suppress(OSError, *UNDECODABLE):
                     return _decode((self._folder / name).read_bytes())
         return None
 

@@ -25,6 +25,7 @@ import msgspec
 import structlog
 
 from fairlead_common.failpoints import failpoint
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.undo import (
     MAX_FILES_NAMED,
     FileChange,
@@ -189,7 +190,7 @@ class CheckpointStore:
     def _done(self, call: str) -> UndoReport | None:
         try:
             return _report((self._folder / "done" / call).read_bytes())
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (FileNotFoundError, *UNDECODABLE):
             return None
 
     def _finish_begun(self) -> None:
@@ -286,7 +287,7 @@ def workspace_of(folder: Path) -> Path | None:
     """Which workspace a store is of."""
     try:
         return Path(_about((folder / "about.json").read_bytes())["workspace"])
-    except (OSError, msgspec.DecodeError, KeyError):
+    except (OSError, KeyError, *UNDECODABLE):
         return None
 
 

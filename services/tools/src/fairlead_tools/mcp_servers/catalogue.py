@@ -19,6 +19,7 @@ from fairlead_common.config import McpServer
 from fairlead_common.protocol.content import TrustFlag
 from fairlead_common.protocol.messages import ToolSpec
 from fairlead_common.protocol.server_prompts import ServerPrompt
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_tools.executor_tools.names import joined
 from fairlead_tools.executor_tools.schemas import (
     BrokenSchemaError,
@@ -193,7 +194,7 @@ class CatalogueFile:
             if self._seen != (stat.st_mtime_ns, stat.st_ino):
                 self._read = msgspec.json.decode(self._path.read_bytes(), type=Catalogue)
                 self._seen = (stat.st_mtime_ns, stat.st_ino)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, *UNDECODABLE):
             return None
         return self._read if self._read is not None and self._read.identity == identity else None
 

@@ -15,6 +15,7 @@ import msgspec
 
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.credentials import SealedCredential
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service.sealing import SealingPair, published, seal
 from fairlead_tools.executor_tools.secret import HELD
 
@@ -101,14 +102,14 @@ class LoginFile:
     def _kept(self, stored: str) -> str | None:
         try:
             kept = msgspec.json.decode(self._path.read_bytes(), type=_Kept)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, *UNDECODABLE):
             return None
         return self._pair.open(kept.sealed) if kept.of == _hash(stored) else None
 
     def _decoded(self, value: str) -> McpLogin:
         try:
             return msgspec.json.decode(value, type=McpLogin)
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             raise InvalidInputError(
                 self._where, "the stored credential is no login; `fairlead mcp login` stores one"
             ) from None

@@ -20,6 +20,7 @@ from fairlead_common.protocol.server_prompts import (
     PromptQuestion,
     ServerPrompt,
 )
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
 from fairlead_tools.executor_tools.secret import HELD
 from fairlead_tools.mcp_servers.problems import first_of, reason_of
@@ -81,7 +82,7 @@ class PromptAnswers:
             data = msgspec.json.encode(await self.answer(question))
             if delivery.reply:
                 await self._bus.emit(delivery.reply, data)
-        except (msgspec.DecodeError, FairleadError) as error:
+        except (FairleadError, *UNDECODABLE) as error:
             log.warning("prompt_question_ignored", error=str(error))
 
     async def answer(self, question: PromptQuestion) -> PromptAnswer:

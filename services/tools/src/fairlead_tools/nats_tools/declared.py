@@ -13,6 +13,7 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.content import TrustFlag
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.messages import ToolSpec
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_tools.executor_tools.names import joined
 from fairlead_tools.executor_tools.schemas import (
     BrokenSchemaError,
@@ -142,7 +143,7 @@ def _schema(text: str | None) -> object:
         return {"type": "object"}
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise InvalidInputError("fairlead.schema", f"not JSON: {error}") from error
 
 

@@ -12,6 +12,7 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.ids import is_id
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.users import is_user_name
 from fairlead_common.received import Headers
 from fairlead_tools.executor_tools.text_results import text_result
@@ -101,7 +102,7 @@ def _shown(data: bytes) -> str:
     if data[:1] == b'"':
         try:
             return msgspec.json.decode(data, type=str)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             pass
     return data.decode("utf-8", "replace")
 
@@ -112,5 +113,5 @@ def _details(data: bytes) -> dict[str, object]:
         return {}
     try:
         return {"structured": msgspec.json.decode(data)}
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return {}

@@ -28,6 +28,7 @@ import structlog
 from fairlead_common.config import BubblewrapConfig
 from fairlead_common.config.sandbox_kinds import BUILT_IN
 from fairlead_common.protocol.messages import SandboxAttributes, SandboxKind
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_tools.runner import linux
 from fairlead_tools.runner.confinement import landlock
 from fairlead_tools.runner.journal import journal
@@ -133,7 +134,7 @@ class BubblewrapSandbox:
 
     def _end(self, workspace: str) -> None:
         for path in self._state.glob("*/place"):
-            with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
+            with contextlib.suppress(FileNotFoundError, *UNDECODABLE):
                 place = msgspec.json.decode(path.read_bytes(), type=Place)
                 if place.workspace == workspace:
                     with _locked(path.with_name("launch")):

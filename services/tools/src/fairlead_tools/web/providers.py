@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from fairlead_common.config import SearchConfig
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_tools.executor_tools.secret import SecretError, read_secret
 from fairlead_tools.web.target import BadUrlError, WebTarget, parse
 from fairlead_tools.web.transport import FetchError, FetchLimits, Response, Transport
@@ -103,7 +104,7 @@ class _Api:
             )
         try:
             return msgspec.json.decode(response.body, type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             raise FetchError(
                 f"web_search: {self.name} answered with something other than JSON: {error}"
             ) from error

@@ -29,6 +29,7 @@ import structlog
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import is_id
 from fairlead_common.protocol.messages import WorkspaceKind
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_tools.calls.records import KEEP_S
 from fairlead_tools.workspaces import trash
 from fairlead_tools.workspaces.inbox import remove_entry
@@ -208,7 +209,7 @@ class SessionWorkspaces:
 
     def _remove(self, folder: Path, git: Git) -> None:
         repository = ""
-        with contextlib.suppress(OSError, msgspec.DecodeError):
+        with contextlib.suppress(OSError, *UNDECODABLE):
             about = msgspec.json.decode(folder.with_suffix(".json").read_bytes(), type=_About)
             repository = about.repository if about.kind == "worktree" else ""
         self._clear(folder, repository, git)

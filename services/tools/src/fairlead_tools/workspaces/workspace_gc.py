@@ -13,6 +13,7 @@ import structlog
 from fairlead_common.bus import Bus
 from fairlead_common.errors import FairleadError, InvalidInputError, NotFoundError
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
 
 log = structlog.get_logger()
@@ -39,7 +40,7 @@ class WorkspaceGc:
                 if loop.time() - swept_at > SWEEP_S:
                     swept_at = loop.time()
                     await self._sessions.sweep()
-            except (FairleadError, OSError, msgspec.DecodeError) as error:
+            except (FairleadError, OSError, *UNDECODABLE) as error:
                 log.warning("removal_failed", error=str(error))
             try:
                 async with asyncio.timeout(PERIOD_S):

@@ -9,6 +9,7 @@ from fairlead_common.errors import NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.client_tools import ClientResult
 from fairlead_common.protocol.messages import Attachment
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.openai_api.responses_api.ids import call_id_of
 from fairlead_gateway.openai_api.responses_api.item_pages import ShownItem
@@ -68,7 +69,7 @@ async def _result(gateway: Gateway, stored: StoredResponse) -> str | list[Any]:
     data = await gateway.objects.unpack(record.data, record.headers)
     try:
         result = msgspec.json.decode(data, type=ClientResult)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return ""
     if not result.images:
         return result.text

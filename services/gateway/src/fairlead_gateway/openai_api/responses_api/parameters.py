@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from fairlead_common.protocol.subjects import H_RESPONSE
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Headers
 
 
@@ -55,5 +56,5 @@ def parameters_in(headers: Mapping[str, str]) -> ResponseParameters | None:
         return None
     try:
         return msgspec.json.decode(text, type=ResponseParameters)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return None

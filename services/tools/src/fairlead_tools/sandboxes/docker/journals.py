@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_tools.runner.journal.journal import KEEP_S
 from fairlead_tools.sandboxes.sandbox import Place
 
@@ -87,7 +88,7 @@ class Journals:
         removed = 0
         oldest = time.time() - KEEP_S
         for path in (self._folder / "places").glob("[!.]*"):
-            with contextlib.suppress(OSError, msgspec.DecodeError):
+            with contextlib.suppress(OSError, *UNDECODABLE):
                 if path.stat().st_mtime > oldest:
                     continue
                 journal = msgspec.json.decode(path.read_bytes(), type=Assignment).journal
@@ -138,7 +139,7 @@ class Journals:
 
     def _assignments(self) -> Iterator[Assignment]:
         for path in (self._folder / "places").glob("[!.]*"):
-            with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
+            with contextlib.suppress(FileNotFoundError, *UNDECODABLE):
                 yield msgspec.json.decode(path.read_bytes(), type=Assignment)
 
     def hold(self, kind: str) -> str:
