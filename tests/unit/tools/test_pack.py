@@ -73,6 +73,19 @@ def test_bytecode_is_that_of_the_source_and_names_no_folder(
     assert {each.co_filename for each in codes_in(code)} == {"runner/plan.py"}
 
 
+def test_bytecode_that_had_to_be_made_is_kept_for_the_next_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    source = tmp_path / "some.py"
+    source.write_text("A = 1\n")
+    made = pack._bytecode(source, source.read_bytes(), "some.py")
+    with monkeypatch.context() as without_compiler:
+        without_compiler.delattr("builtins.compile")
+        again = pack._bytecode(source, source.read_bytes(), "some.py")
+    assert again == made
+
+
 def test_bytecode_of_another_source_is_not_packed(tmp_path: Path) -> None:
     source = tmp_path / "some.py"
     source.write_text("A = 1\n")

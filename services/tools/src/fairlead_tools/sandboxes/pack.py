@@ -1,6 +1,5 @@
 """Packs the runner, and the library that it reads PDF with, into one file that any Python 3.9 can run."""
 
-import contextlib
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -11,6 +10,7 @@ import secrets
 import sys
 import zipfile
 from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -96,18 +96,13 @@ def _library() -> Iterator[tuple[str, Path]]:
 def _bytecode(source: Path, content: bytes, name: str) -> bytes:
     """Unchecked bytecode, as the name of the archive has the hash of the sources.
 
-    That which lies beside the source if it is of this source, in a tenth of the time, else made again.
+    That which lies beside the source if it is of this source, in a tenth of the time. Else it is made, and kept there
+    like that of every import.
     """
     head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(content)
-    found = source.stat()
-    stamp = (int(found.st_mtime) & 0xFFFFFFFF).to_bytes(4, "little")
-    made = importlib.util.MAGIC_NUMBER + bytes(4) + stamp + (found.st_size & 0xFFFFFFFF).to_bytes(4, "little")
-    with contextlib.suppress(OSError):
-        cached = Path(importlib.util.cache_from_source(str(source))).read_bytes()
-        if cached.startswith(made):
-            code = marshal.loads(cached[16:])  # noqa: S302 # what this very process would import
-            return head + marshal.dumps(_named(code, name))
-    return head + marshal.dumps(compile(content, name, "exec", dont_inherit=True, optimize=0))
+    code = SourceFileLoader(name, str(source)).get_code(name)
+    assert code is not None  # noqa: S101 - only a loader without sources has none
+    return head + marshal.dumps(_named(code, name))
 
 
 def _named(code: CodeType, name: str) -> CodeType:
