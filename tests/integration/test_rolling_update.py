@@ -129,7 +129,7 @@ class System:
 
     def provision(self, version: str) -> None:
         """Make what this version needs on the server, where that is not left to its services."""
-        if (self._sources[version] / "libs/common/src/fairlead_common/provision.py").exists():
+        if any((self._sources[version] / "libs/common/src/fairlead_common").glob("provision*")):
             subprocess.run(
                 [sys.executable, "-P", "-m", "fairlead_common.provision"],
                 env={**self.environ(version, "provisioner"), "FAIRLEAD_HOSTS": "here"},

@@ -102,7 +102,7 @@ LAYERS: dict[str, set[str]] = {
         "bus",
     },
     "installation": {*_GROUND, "protocol", "bus", "permissions", "service"},
-    "provision": {"errors", "protocol", "bus", "service"},  # a command
+    "provision": {"errors", "import_guard", "protocol", "bus", "service"},  # a command
 }
 
 

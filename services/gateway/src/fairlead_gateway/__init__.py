@@ -2,5 +2,5 @@
 
 from fairlead_common.import_guard import import_lean, import_without
 
-import_lean()
+import_lean(f"{__name__}.main")
 import_without("uvicorn", "watchfiles")

@@ -2,4 +2,4 @@
 
 from fairlead_common.import_guard import import_lean
 
-import_lean()
+import_lean(f"{__name__}.main")

@@ -96,8 +96,8 @@ def _library() -> Iterator[tuple[str, Path]]:
 def _bytecode(source: Path, content: bytes, name: str) -> bytes:
     """Unchecked bytecode, as the name of the archive has the hash of the sources.
 
-    That which lies beside the source if it is of this source, in a tenth of the time. Else it is made, and kept there
-    like that of every import.
+    That which lies beside the source if it is of this source, in a tenth of the time. Else it is made, and
+    kept there like that of every import.
     """
     head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(content)
     code = SourceFileLoader(name, str(source)).get_code(name)
