@@ -82,3 +82,26 @@ def test_a_run_at_the_limit_of_its_user_waits_for_an_admin(up: FairleadUp) -> No
         lambda: up.api("GET", "/api/budgets")["budgets"][0]["left_usd"] < before["left_usd"],
         "what is left shrinks",
     )
+
+
+def test_a_guest_pays_for_what_their_wake_makes_the_agent_do(up: FairleadUp) -> None:
+    tokens = {}
+    for name in ("ann", "bob"):
+        up.cli("users", "add", name, "--role", "operator")
+        up.cli("users", "set", name, "--usd-per-day", "1")
+        tokens[name] = up.api("POST", "/api/tokens", {"user": name, "scopes": ["read", "write"]})["token"]
+
+    def call(name: str, path: str, body: object) -> int:
+        bearer = {"Authorization": f"Bearer {tokens[name]}"}
+        status, _ = up.call("POST", path, body, headers=bearer)
+        return int(status)
+
+    def spent() -> dict[str, bool]:
+        return {each["name"]: each["spent_usd"] > 0 for each in up.api("GET", "/api/budgets")["budgets"]}
+
+    assert call("ann", "/api/sessions", {"id": "w1"}) < 300
+    up.api("PATCH", "/api/sessions/w1", {"shared": {"access": "write", "users": ["bob"]}})
+    wake = {"text": "op=W1", "mode": "now", "session": "w1", "key": "w1"}
+    eventually(lambda: call("bob", "/api/wake", wake) == 202, "the session is shared")
+    eventually(lambda: spent()["bob"], "the guest pays")
+    assert not spent()["ann"]

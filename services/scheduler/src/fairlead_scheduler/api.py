@@ -224,7 +224,7 @@ class Api:
         seq = await self._mail.system(session, key, asked.text, "wake", untrusted=untrusted)
         warnings = [await self._new_warning(session, seq)]
         if asked.mode == "now":
-            await self._mail.heartbeat(session, key, HeartbeatNotice(reason="wake"))
+            await self._mail.heartbeat(session, key, HeartbeatNotice(reason="wake", asked_by=asked.asked_by))
         else:
             warnings.append(missing_warning(session, self._settings.all))
         return Fired(fired=True, id=key, warnings=list(filter(None, warnings)))

@@ -13,10 +13,14 @@ from fairlead_common.bus.streams import provision
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.budgets import end_of, refusal_to_raise, scope_of_agent, scope_of_user
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
-from fairlead_common.protocol.entries import BudgetReservationEntry, BudgetSettlementEntry
+from fairlead_common.protocol.entries import (
+    ApprovalRequestEntry,
+    BudgetReservationEntry,
+    BudgetSettlementEntry,
+)
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import ToolCall
-from fairlead_common.protocol.notices import CreateSession
+from fairlead_common.protocol.notices import CreateSession, HeartbeatNotice, SystemNotice
 from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall, PlainMessage
 from fairlead_common.protocol.users import UserBudget, UserRecord, user_key
 from tests.support.fake_bus import FakeServer
@@ -88,6 +92,41 @@ async def test_the_end_of_a_process_is_answered_at_the_cost_of_who_wrote_last(w:
     await w.settled("a", 2)
     assert (await ledger(w, "ann")).known == 0, "the owner did not start it"
     assert (await ledger(w, "bob")).known > before
+
+
+@pytest.mark.parametrize(
+    ("asked", "payer"),
+    [(["bob"], "bob"), ([""], "ann"), (["bob", ""], "bob"), (["ann", "bob"], "bob"), (["nobody"], "ann")],
+)
+async def test_a_wake_is_answered_at_the_cost_of_who_asked_for_it(
+    w: MemoryWorld, asked: list[str], payer: str
+) -> None:
+    await user(w.bus, "ann", usd_per_day=1)
+    await user(w.bus, "bob", usd_per_day=1)
+    await w.agent(settings=PRICED)
+    await w.mail("a", "notice", CreateSession(owner="ann"), "create")
+    await w.mail("a", "notice", SystemNotice(text="look", source="wake"), "system-wake-1")
+    for number, by in enumerate(asked):
+        woken = HeartbeatNotice(reason="wake", asked_by=by, force=True)
+        await w.mail("a", "notice", woken, f"heartbeat-wake-{number}")
+    await w.settled("a")
+    paid = {name: (await ledger(w, name)).known for name in ("ann", "bob")}
+    assert {name for name, known in paid.items() if known} == {payer}
+
+
+async def test_a_guest_whose_budget_is_used_up_wakes_nobody_at_the_cost_of_the_owner(w: MemoryWorld) -> None:
+    await user(w.bus, "ann", usd_per_day=1)
+    await user(w.bus, "bob", usd_per_day=0.000001)
+    await w.agent(settings=PRICED)
+    await w.mail("a", "notice", CreateSession(owner="ann"), "create")
+    await w.mail(
+        "a", "notice", HeartbeatNotice(reason="wake", asked_by="bob", force=True), "heartbeat-wake-1"
+    )
+    await w.wait_for("a", lambda log: any(isinstance(entry, ApprovalRequestEntry) for entry in log))
+    (asked,) = [entry for entry in await w.log("a") if isinstance(entry, ApprovalRequestEntry)]
+    assert asked.kind == "budget"
+    assert "bob" in asked.why
+    assert (await ledger(w, "ann")).known == 0
 
 
 async def test_a_process_that_ends_in_a_run_changes_nothing_about_who_pays_for_it(w: MemoryWorld) -> None:

@@ -113,12 +113,17 @@ class Pause(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fie
 
 
 class Wake(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """`wake`: a system line for a session, and with `now` a heartbeat at once."""
+    """`wake`: a system line for a session, and with `now` a heartbeat at once.
+
+    Fields:
+        asked_by: the user who wants it, and pays for the heartbeat; empty: the session's owner pays.
+    """
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=65_536)]
     mode: Literal["now", "next-heartbeat"] = "next-heartbeat"
     session: str = "main"
     key: str | None = None
+    asked_by: str = ""
 
 
 class Heartbeat(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

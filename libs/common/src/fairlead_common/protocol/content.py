@@ -151,6 +151,7 @@ class UserMessage(
         seqs: stream sequences of the mail it was made of, one or (several steers) more.
         keys: their idempotency keys, where they had one.
         sender: who said so, as the gateway knows them.
+        asked_by: the user who had the system say it; empty: nobody in particular.
         untrusted: strangers wrote a part of it, or what that was made of.
         server_prompt: whose messages these are, if an MCP server gave them.
     """
@@ -160,6 +161,7 @@ class UserMessage(
     seqs: list[int] = []
     keys: list[str] = []
     sender: str | None = None
+    asked_by: str = ""
     reply_to: str | None = None
     untrusted: bool = False
     server_prompt: PromptOrigin | None = None

@@ -225,10 +225,12 @@ class HeartbeatNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     Fields:
         reason: `interval` is dropped while the session is busy; `wake` waits until it is idle.
         force: also when no system event waits and the heartbeat file is empty.
+        asked_by: the user who wants it, and pays for it; empty: nobody in particular.
     """
 
     reason: Literal["interval", "wake"] = "interval"
     force: bool = False
+    asked_by: str = ""
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -318,7 +318,9 @@ class StateFields(Settings):
         messages = (item.message for item in reversed(self.items))
         people = (each for each in messages if isinstance(each, UserMessage) and is_said(each))
         said = next((each for each in people if not tells_of_process(each)), None)
-        return (said.sender or "") if said is not None and said.source != "system" else ""
+        if said is None or said.source == "system":
+            return said.asked_by if said is not None else ""
+        return said.sender or ""
 
     @property
     def acts_for(self) -> str:

@@ -44,12 +44,17 @@ class Block(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class Beat:
-    """A heartbeat that waits until the session is idle; `process`: the end of a background process is one."""
+    """A heartbeat that waits until the session is idle.
+
+    Fields:
+        process: the end of a background process is one. asked_by: the user who wants it, if it is one.
+    """
 
     key: str
     seq: int
     force: bool
     process: bool = False
+    asked_by: str = ""
 
 
 @dataclass(slots=True)
@@ -76,6 +81,11 @@ class Wakes:
     def only_processes(self) -> bool:
         """Whether heartbeats wait, and ends of background processes began all of them."""
         return bool(self.beats) and all(beat.process for beat in self.beats.values())
+
+    @property
+    def asked_by(self) -> str:
+        """The user who was the last to want one of the heartbeats that wait; empty: nobody in particular."""
+        return next((beat.asked_by for beat in reversed(self.beats.values()) if beat.asked_by), "")
 
     def note(self, entry: CustomEntry) -> None:
         """Take over an entry of one of their kinds."""
@@ -145,7 +155,11 @@ class Wakes:
 def _beat(data: dict[str, object], *, process: bool = False) -> Beat:
     seq = data.get("seq")
     return Beat(
-        str(data.get("key", "")), seq if isinstance(seq, int) else 0, bool(data.get("force")), process=process
+        str(data.get("key", "")),
+        seq if isinstance(seq, int) else 0,
+        bool(data.get("force")),
+        process=process,
+        asked_by=str(data.get("asked_by", "")),
     )
 
 

@@ -209,5 +209,7 @@ class Notices:
             name = HEARTBEAT_SKIPPED
         else:
             data = {"key": key, "seq": seq, "reason": body.reason, "force": body.force}
+            if body.asked_by:
+                data["asked_by"] = body.asked_by
             name = HEARTBEAT
         await self._owner.append_locked(CustomEntry(id=new_id(), cursor=seq, name=name, data=data))

@@ -70,6 +70,7 @@ def heartbeat_message(state: SessionState, prompt: str, file: str) -> MessageEnt
             seqs=[beat.seq for beat in wakes.beats.values()],
             keys=[beat.key for beat in wakes.beats.values()],
             sender="heartbeat",
+            asked_by=wakes.asked_by,
             untrusted=events.untrusted,
         ),
     )

@@ -47,7 +47,8 @@ async def wake(request: Request) -> Response:
     async with answering():
         session = body.session or await main_session(request, principal_of(request).account)
     await check_session(gateway_of(request), principal_of(request), session, "write")
-    wanted = Wake(text=body.text, mode=body.mode, session=session, key=key)
+    account = principal_of(request).account
+    wanted = Wake(text=body.text, mode=body.mode, session=session, key=key, asked_by=account)
     return await ask(request, "wake", wanted, 202)
 
 

@@ -4490,6 +4490,7 @@ export interface UserList {
  *     seqs: stream sequences of the mail it was made of, one or (several steers) more.
  *     keys: their idempotency keys, where they had one.
  *     sender: who said so, as the gateway knows them.
+ *     asked_by: the user who had the system say it; empty: nobody in particular.
  *     untrusted: strangers wrote a part of it, or what that was made of.
  *     server_prompt: whose messages these are, if an MCP server gave them.
  */
@@ -4500,6 +4501,7 @@ export interface UserMessage {
   seqs?: number[];
   keys?: string[];
   sender?: string | null;
+  asked_by?: string;
   reply_to?: string | null;
   untrusted?: boolean;
   server_prompt?: PromptOrigin | null;
