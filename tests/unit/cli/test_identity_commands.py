@@ -43,6 +43,8 @@ class _Client:
         if path.startswith("/api/audit"):
             entry = {"at": 1, "who": "ann", "what": "PATCH /api/users/{user}", "about": {"user": "bob"}}
             return {"entries": [{**entry, "fields": ["role"], "outcome": "refused"}], "next": None}
+        if path == "/api/budgets":
+            return {"budgets": []}
         ended = {"expires_at": 1_790_000_000_000, "last_used_at": 0, "name": "ci"}
         return {"tokens": [{"id": "0a", "user": "ann", "scopes": ["read", "write"], **ended}]}
 

@@ -39,6 +39,12 @@ def budget_lines(found: Iterable[Json]) -> list[str]:
     ]
 
 
+def left_text(found: Iterable[Json]) -> str:
+    """What is left of one user's budgets, in the order of `budget_lines`; empty: there are none."""
+    when = {"day": "today", "month": "this month"}
+    return ", ".join(f"{_dollars(each['left_usd'])} {when[each['per']]}" for each in found)
+
+
 def _cells(budget: Json) -> tuple[str, ...]:
     limit = f"${budget['limit_usd']:.2f}"
     if budget["extended_usd"]:

@@ -6,11 +6,12 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from fairlead_common.installation.access import is_it_running
-from fairlead_common.installation.errors import FAILED, UNREACHABLE, CommandError
+from fairlead_common.installation.errors import FAILED, UNREACHABLE, USAGE, CommandError
 
 REQUEST_TIMEOUT_S: Final = 20.0
 SILENCE_S: Final = 30.0  # the server sends a comment every 10 s; without any the connection is dead
@@ -71,11 +72,8 @@ class GatewayClient:
         is_kept: Callable[[], bool] = lambda: False,
         token_source: Callable[[], str] = lambda: "FAIRLEAD_TOKEN",
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise CommandError(f"the server's address must be http://... or https://..., got {url!r}")
+        self._parts = _address(url)
         self.url = url.rstrip("/")
-        self._parts = parts
         self._token = token
         self._is_kept = is_kept
         self._token_source = token_source
@@ -100,7 +98,7 @@ class GatewayClient:
         headers = self._headers()
         data = None
         if body is not None:
-            data = json.dumps(body).encode()
+            data = json.dumps(body, ensure_ascii=False).encode()
             headers["Content-Type"] = "application/json"
         if key is not None:
             headers["Idempotency-Key"] = key
@@ -116,7 +114,12 @@ class GatewayClient:
         if response.status in _AWAY and response.headers.get(_ASKS_AGAIN) != "false":
             raise UnreachableError(f"{self.url} is not ready: {self._problem(response.status, raw).args[0]}")
         if response.status >= 400:
-            raise self._problem(response.status, raw)
+            problem = self._problem(response.status, raw)
+            if response.status == HTTPStatus.UNAUTHORIZED:
+                problem.hint = lambda: "; tokens also expire, and can be revoked"
+            if response.status == HTTPStatus.NOT_FOUND:
+                problem.hint = lambda: self._near(path, body)
+            raise problem
         try:
             return json.loads(raw) if raw else None
         except ValueError as error:
@@ -220,8 +223,20 @@ class GatewayClient:
 
     # -- inside ------------------------------------------------------------
 
+    def _near(self, path: str, body: object) -> str:
+        from fairlead.near_names import hint_for
+
+        try:
+            return hint_for(path, body, lambda wanted: self.request("GET", wanted))
+        except CommandError:  # the list needs more rights
+            return ""
+
     def _headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._token()}", "User-Agent": "fairlead-cli"}
+        token = self._token()
+        if not (token.isascii() and token.isprintable()):
+            source = self._token_source()
+            raise CommandError(f"the token (it is from {source}) has characters that no token has", USAGE)
+        return {"Authorization": f"Bearer {token}", "User-Agent": "fairlead-cli"}
 
     def _connect(self, timeout_s: float) -> http.client.HTTPConnection:
         host, port = self._parts.hostname or "", self._parts.port
@@ -245,6 +260,21 @@ class GatewayClient:
     def _unreachable(self, error: Exception) -> UnreachableError:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return UnreachableError(f"no answer from {self.url}: {reason}. {is_it_running()}")
+
+
+def _address(url: str) -> SplitResult:
+    """The parts of an address.
+
+    Raises:
+        CommandError: it is no http or https address.
+    """
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts
+    except ValueError:  # of the host or the port
+        pass
+    raise CommandError(f"the server's address must be http://... or https://..., got {url!r}", USAGE)
 
 
 def parse_events(lines: Iterator[bytes]) -> Iterator[ServerSentEvent]:

@@ -6,6 +6,7 @@ from typing import Any, Final
 from fairlead.table import shortened
 
 JOB_HEAD: Final = ("job", "next run", "last run", "session", "schedule", "name")
+HEARTBEAT_PREFIX: Final = "heartbeat-"  # no job may have an id that begins so
 RUN_HEAD: Final = ("fired", "status", "attempt", "took", "delivery", "result")
 
 
@@ -68,11 +69,19 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         f"at most {status['maxConcurrentRuns']} at once"
     ]
     if status.get("nextRunAtMs"):
-        lines.append(f"next: {when(status['nextRunAtMs'])} ({status.get('nextJobId')})")
+        lines.append(f"next: {when(status['nextRunAtMs'])} ({_next_text(str(status.get('nextJobId')))})")
     if status.get("pendingDeliveries"):
         lines.append(f"{status['pendingDeliveries']} answers wait to be delivered")
     lines.append(f"leader: {status.get('leader') or 'none'}")
     return lines
+
+
+def _next_text(job: str) -> str:
+    """What fires next; a heartbeat is in no list of jobs, so where it is set is said with it."""
+    if job.startswith(HEARTBEAT_PREFIX):
+        agent = job.removeprefix(HEARTBEAT_PREFIX)
+        return f"heartbeat of the agent {agent}; not a job: setting agents.{agent}.heartbeat"
+    return f"job {job}"
 
 
 def when(ms: Any) -> str:

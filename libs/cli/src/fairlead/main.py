@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import io
 import os
 import sys
 from typing import Any, Final
@@ -73,6 +74,10 @@ _OF_ACP: Final = frozenset({"acp", "fairlead_sdk", "pydantic"})
 _PRINT: Final = frozenset({"-p", "--print"})
 
 
+class _OutputClosedError(Exception):
+    """Nobody reads the output any more, as with `| head`."""
+
+
 class LazyGroup(click.Group):
     """Knows its commands by name and loads one when it is called."""
 
@@ -104,6 +109,13 @@ class LazyGroup(click.Group):
             hint = f" Did you mean {near[0]!r}?" if near else " See `fairlead --help`."
             raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """What the command gives; an output that is closed is no failure, as click takes it for one."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _OutputClosedError from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The list of commands, without loading any."""
@@ -139,10 +151,11 @@ def fairlead(ctx: click.Context, prompt: str | None) -> None:  # noqa: ARG001
 def main(argv: list[str] | None = None) -> None:
     """Run the command and exit with its status."""
     status: Any = 0
+    _print_everywhere()
     try:
         status = fairlead.main(args=argv, prog_name="fairlead", standalone_mode=False)
     except CommandError as error:
-        click.echo(f"fairlead: {error}", err=True)
+        click.echo(f"fairlead: {error}{error.hint() if error.hint else ''}", err=True)
         status = error.code
     except ModuleNotFoundError as error:
         if error.name not in _OF_SERVER | _OF_ACP:
@@ -162,7 +175,11 @@ def main(argv: list[str] | None = None) -> None:
     except click.ClickException as error:
         error.show()
         status = error.exit_code
-    except BrokenPipeError:
+    except UnicodeEncodeError as error:  # of an argument: what is printed always can be
+        where = f"it has bytes that are no text here ({sys.getfilesystemencoding()})"
+        click.echo(f"fairlead: an argument cannot be sent: {where}: {_shown(error)}", err=True)
+        status = USAGE
+    except (BrokenPipeError, _OutputClosedError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
     except OSError as error:
@@ -171,6 +188,17 @@ def main(argv: list[str] | None = None) -> None:
         click.echo(f"fairlead: {error.strerror}: {error.filename or 'a file could not be written'}", err=True)
         status = FAILED
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _print_everywhere() -> None:
+    """Print a `?` for what the encoding of the output does not have, rather than nothing at all."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _shown(error: UnicodeEncodeError) -> str:
+    text = error.object[max(0, error.start - 20) : error.end + 20]
+    return ascii(text)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,46 @@ THINKING: Final = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 _SAME: Final = {"ls": "list", "list": "ls"}
 
 
+# Words for the same in other programs, and in other groups of this one.
+_ALIKE: Final = (
+    frozenset({"rm", "remove", "delete", "del", "revoke", "uninstall"}),
+    frozenset({"add", "new", "create", "install", "mint"}),
+    frozenset({"show", "get", "info", "inspect", "view", "cat", "describe"}),
+    frozenset({"set", "edit", "change", "update", "modify"}),
+    frozenset({"ls", "list", "ps"}),
+)
+_SENTENCE_CHARS: Final = 500  # click cuts the first sentence of a help text at this many
+
+
 class Subcommands(click.Group):
     """A group whose `ls` is also called `list`, and the other way round."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called; for a name that is none, an error that says which may be meant."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            from difflib import get_close_matches
+
+            known = self.list_commands(ctx)
+            alike = [each for words in _ALIKE if name in words for each in known if each in words]
+            near = (alike or get_close_matches(name, known, n=1))[:1]
+            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known)}."
+            raise click.UsageError(f"No such command {name!r}. {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands with whole sentences, over several lines where need be."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, command.get_short_help_str(limit=_SENTENCE_CHARS))
+                    for name, command in commands
+                    if command is not None and not command.hidden
+                ]
+            )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of this name."""

@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from fairlead.options import JSON, URL
+from fairlead.options import JSON, URL, Subcommands
 from fairlead.table import show_table
 from fairlead_common.installation.errors import FAILED, CommandError
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Subcommands, invoke_without_command=True)
 @click.option("--who", metavar="NAME", help="Only by this user.")
 @click.option("--what", metavar="WORDS", help="Only operations that contain this, such as `approvals`.")
 @click.option("--session", metavar="SESSION", help="Only about this session.")

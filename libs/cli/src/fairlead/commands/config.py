@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from fairlead.config_text import history_lines, origin_lines
+from fairlead.options import Subcommands
 from fairlead_common.bus import Bus
 from fairlead_common.errors import FairleadError, InvalidInputError
 from fairlead_common.installation.errors import FAILED, USAGE, CommandError
@@ -24,7 +25,7 @@ _T = TypeVar("_T")
 Json = dict[str, Any]
 
 
-@click.group()
+@click.group(cls=Subcommands)
 def config() -> None:
     """Read and change the configuration document.
 

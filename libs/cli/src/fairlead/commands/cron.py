@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from fairlead.cron_job import job_options, job_patch, new_job
+from fairlead.cron_text import HEARTBEAT_PREFIX
 from fairlead.options import JSON, URL, Subcommands
 from fairlead.table import TableRow, show_table, table_lines
 from fairlead_common.installation.errors import FAILED, USAGE, CommandError
@@ -34,7 +35,7 @@ def cron() -> None:
 @JSON
 @URL
 def list_jobs(everything: bool, as_json: bool, url: str | None) -> None:
-    """List jobs with their next run."""
+    """List jobs with their next run. Heartbeats of agents are not jobs: see `cron status`."""
     found: list[dict[str, Any]] = []
     after: str | None = ""
     while after is not None:
@@ -48,7 +49,8 @@ def list_jobs(everything: bool, as_json: bool, url: str | None) -> None:
     from fairlead.cron_text import JOB_HEAD, job_cells
 
     hint = "" if everything else "; those that are disabled are listed with --all"
-    show_table(JOB_HEAD, map(job_cells, found), empty=f"no jobs{hint}")
+    beats = "; heartbeats of agents are not jobs: `fairlead cron status` shows the next one"
+    show_table(JOB_HEAD, map(job_cells, found), empty=f"no jobs{hint}{beats}")
 
 
 @cron.command()
@@ -160,6 +162,10 @@ def runs(job: str | None, by_option: str | None, limit: int, as_json: bool, url:
     if not name:
         raise CommandError("which job? Give its id (`fairlead cron list` shows them)", USAGE)
     answer = _call(url, "GET", f"{_job(name)}/runs?limit={limit}")
+    if not answer["entries"] and not name.startswith(HEARTBEAT_PREFIX):
+        _call(
+            url, "GET", _job(name)
+        )  # that there is no such job is an error; one that was removed may have runs
     if as_json:
         click.echo(json.dumps(answer))
         return
@@ -173,7 +179,7 @@ def runs(job: str | None, by_option: str | None, limit: int, as_json: bool, url:
 @JSON
 @URL
 def status(as_json: bool, url: str | None) -> None:
-    """Show whether jobs fire, and which one is next."""
+    """Show whether jobs fire, and which job or heartbeat is next."""
     answer = _call(url, "GET", "status")
     if as_json:
         click.echo(json.dumps(answer))

@@ -5,13 +5,14 @@ from typing import Any
 
 import click
 
+from fairlead.options import Subcommands
 from fairlead_common.installation.errors import FAILED, USAGE, CommandError
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.group()
+@click.group(cls=Subcommands)
 def eval() -> None:  # noqa: A001 - the name of the command
     """Measure how well agents work: suites of tasks, and recorded sessions replayed."""
 

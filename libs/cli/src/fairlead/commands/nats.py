@@ -7,6 +7,7 @@ import time
 
 import click
 
+from fairlead.options import Subcommands
 from fairlead.table import show_table
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.installation.errors import UNREACHABLE, USAGE, CommandError
@@ -34,7 +35,7 @@ _VARIABLES = {
 }
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Subcommands, invoke_without_command=True)
 @click.option("--env", "as_env", is_flag=True, help='For a shell: eval "$(fairlead nats --env)".')
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object: a context of the `nats` command.")
 @click.pass_context

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import click
 
+from fairlead.options import Subcommands
 from fairlead_common.installation.errors import CONFIG, FAILED, USAGE, CommandError
 from fairlead_common.installation.home import home_from_environment
 from fairlead_node.os_service.spec import NAMES, ServiceKind, ServiceScope, check_name
@@ -25,7 +26,7 @@ _EXECUTOR = click.option(
 _SYSTEM = click.option("--system", is_flag=True, help="Install for the machine instead of for this user.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"]})
 def service() -> None:
     """Install and control Fairlead as a service (systemd, or launchd on macOS)."""
 

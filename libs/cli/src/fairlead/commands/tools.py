@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
-from fairlead.options import JSON
+from fairlead.options import JSON, Subcommands
 
 
-@click.group()
+@click.group(cls=Subcommands)
 def tools() -> None:
     """Preview tools before agents get them."""
 

@@ -35,10 +35,15 @@ def add(name: str, role: str, adopt: bool, url: str | None) -> None:
 @JSON
 @URL
 def ls(as_json: bool, url: str | None) -> None:
-    """List users."""
-    found = _ask("GET", "/api/users", None, url)["users"]
+    """List users, and what is left of their budgets."""
+    from fairlead.access import open_client
+    from fairlead.budget_text import budgets, left_text
+
+    client = open_client(url)
+    left = [each for each in budgets(client) if each["of"] == "user"]
+    found = client.request("GET", "/api/users")["users"]
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(json.dumps([{**row, "budgets": _of_user(left, row["name"])} for row in found]))
         return
     rows = [
         (
@@ -49,10 +54,11 @@ def ls(as_json: bool, url: str | None) -> None:
             "yes" if each.get("password") else "no",
             each.get("tailscale", ""),
             _budget_text(each.get("budget") or {}),
+            left_text(_of_user(left, each["name"])),
         )
         for each in found
     ]
-    head = ("user", "role", "state", "tokens", "password", "tailscale", "budget")
+    head = ("user", "role", "state", "tokens", "password", "tailscale", "budget", "left")
     show_table(head, rows, empty="no users; `fairlead users add` adds one", numbers=("tokens",))
 
 
@@ -64,17 +70,19 @@ def show(name: str, as_json: bool, url: str | None) -> None:
     """Show a user, and what is left of the user's budgets. Users who are no admins may show themselves."""
     from fairlead.access import open_client
     from fairlead.budget_text import budget_lines, budgets
+    from fairlead.near_names import did_you_mean
     from fairlead_common.installation.errors import CommandError
 
     client = open_client(url)
     me = client.request("GET", "/api/me", None)
-    user = {"name": me["account"], "role": me["role"]}
+    user, found = {"name": me["account"], "role": me["role"]}, []
     if name != me["account"] or me["role"] == "admin":
         found = client.request("GET", "/api/users", None)["users"]
         user = next((each for each in found if each["name"] == name), {})
     if not user:
-        raise CommandError(f"NAME: there is no user {name!r}")
-    left = [each for each in budgets(client) if (each["of"], each["name"]) == ("user", name)]
+        near = did_you_mean(name, [each["name"] for each in found])
+        raise CommandError(f"NAME: there is no user {name!r}{near}")
+    left = _of_user([each for each in budgets(client) if each["of"] == "user"], name)
     if as_json:
         click.echo(json.dumps({**user, "budgets": left}))
         return
@@ -115,6 +123,10 @@ def set_user(
     _change(name, change, url)
     said = (f"{key} {value}" if value else f"no {key}" for key, value in change.items())
     click.echo(f"changed: {name} ({', '.join(said)})")
+
+
+def _of_user(budgets: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [each for each in budgets if each["name"] == name]
 
 
 def _budget_text(budget: dict[str, Any]) -> str:

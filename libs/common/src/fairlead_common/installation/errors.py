@@ -1,5 +1,6 @@
 """Exit codes and the one error that commands end with."""
 
+from collections.abc import Callable
 from typing import Final
 
 from fairlead_common.errors import EXIT_CONFIG
@@ -33,8 +34,13 @@ BY_OUTCOME: Final[dict[str, int]] = {
 
 
 class CommandError(Exception):
-    """Ends the command: the text goes to standard error, `code` is the exit status."""
+    """Ends the command: the text goes to standard error, `code` is the exit status.
+
+    Fields:
+        hint: gives more to say; only asked for if the command ends with this error.
+    """
 
     def __init__(self, text: str, code: int = FAILED) -> None:
         super().__init__(text)
         self.code = code
+        self.hint: Callable[[], str] | None = None

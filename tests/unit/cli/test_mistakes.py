@@ -1,0 +1,221 @@
+"""What people type wrong, or run where it cannot work: an error that says what to do, never a traceback."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from fairlead.main import _COMMANDS
+from tests.support.command_line import Done, run_here
+from tests.unit.cli.fake_gateway import FakeGateway, fake_gateway
+
+MISSING = {"error": {"code": "not_found", "message": "it does not exist"}}
+
+
+@pytest.fixture
+def gateway() -> Iterator[FakeGateway]:
+    with fake_gateway() as running:
+        yield running
+
+
+def call(gateway: FakeGateway, *words: str, **environ: str) -> Done:
+    return run_here({"FAIRLEAD_URL": gateway.url, "FAIRLEAD_TOKEN": "x", **environ}, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("cron", "run", "tee"), "; did you mean j-4711 (tea)?"),
+        (("cron", "run", "j-47"), "; did you mean j-4711 (tea)?"),
+        (("cron", "runs", "j-4712"), "; did you mean j-4711 (tea)?"),
+        (("cron", "runs", "coffee"), ""),
+        (("users", "rm", "anm", "--yes"), "; did you mean ann?"),
+        (("tokens", "revoke", "7d1de5"), "; did you mean 7d1de5fb15ea5906 (laptop)?"),
+        (("sessions", "show", "01m8ejfxv"), "; did you mean 01m8ejfxva7c (a \\x1b[31m b)?"),
+        (("heartbeat", "--agent", "mian"), "; did you mean main?"),
+        (("sessions", "show", "nothing-like-it"), ""),
+    ],
+)
+def test_a_name_that_is_none_is_answered_with_what_may_be_meant(
+    gateway: FakeGateway, words: tuple[str, ...], meant: str
+) -> None:
+    lists = {
+        "/api/cron/jobs": {"jobs": [{"id": "j-4711", "name": "tea"}, {"id": "other", "name": "a"}]},
+        "/api/users": {"users": [{"name": "ann"}, {"name": "admin"}]},
+        "/api/tokens": {"tokens": [{"id": "7d1de5fb15ea5906", "name": "laptop"}]},
+        "/api/sessions": {"sessions": [{"id": "01m8ejfxva7c", "title": "a \x1b[31m b"}]},
+        "/api/agents": {"agents": [{"name": "main"}, {"name": "careful"}]},
+        f"/api/cron/jobs/{words[-1]}/runs": {"entries": []},
+    }
+    gateway.answers = {f"GET {path}": [(200, body)] for path, body in lists.items()}
+    done = call(gateway, *(word for word in words if word != "--yes"))
+    assert done.returncode == 1, done
+    assert done.stderr.startswith("fairlead: no /api/")
+    assert done.stderr.rstrip().endswith(meant or words[-1] or "never")
+    assert ("did you mean" in done.stderr) == bool(meant)
+
+
+def test_who_may_not_see_the_list_is_told_no_names(gateway: FakeGateway) -> None:
+    gateway.answers = {"GET /api/users": [(403, {"error": {"code": "forbidden", "message": "needs admin"}})]}
+    done = call(gateway, "users", "rm", "anm")
+    assert (done.returncode, done.stderr) == (1, "fairlead: no /api/users/anm\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("tokens", "rm"), "Did you mean 'revoke'?"),
+        (("sessions", "delete"), "Did you mean 'rm'?"),
+        (("cron", "lst"), "Did you mean 'list'?"),
+        (("users", "edit"), "Did you mean 'set'?"),
+        (("tokens", "xyz"), "There are: create, ls, revoke."),
+        (("config", "view"), "Did you mean 'get'?"),
+        (("audit", "ls"), "There are: verify."),
+    ],
+)
+def test_a_subcommand_that_is_none_is_answered_with_what_may_be_meant(
+    words: tuple[str, ...], hint: str
+) -> None:
+    done = run_here({}, *words)
+    assert done.returncode == 2
+    assert f"No such command {words[-1]!r}. {hint}" in done.stderr
+
+
+@pytest.mark.parametrize("columns", ["40", "80"])
+@pytest.mark.parametrize("name", list(_COMMANDS))
+def test_a_list_of_subcommands_has_whole_sentences(name: str, columns: str) -> None:
+    done = run_here({"COLUMNS": columns}, name, "--help")
+    assert done.returncode == 0
+    _, _, commands = done.stdout.partition("\nCommands:\n")
+    assert "...\n" not in commands
+    assert not commands or commands.rstrip().endswith(".")
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://x", "127.0.0.1:8420", "http://[::1", "http://127.0.0.1:99999", "http://h:x", "http://"]
+)
+def test_an_address_that_is_none_is_refused(gateway: FakeGateway, url: str) -> None:
+    done = call(gateway, "sessions", "ls", FAIRLEAD_URL=url)
+    assert done.returncode == 2
+    assert done.stderr == f"fairlead: the server's address must be http://... or https://..., got {url!r}\n"
+
+
+@pytest.mark.parametrize("token", ["a\nb", "a\x7f", "pässword"])
+def test_a_token_that_no_header_can_hold_is_refused_and_not_shown(gateway: FakeGateway, token: str) -> None:
+    done = call(gateway, "sessions", "ls", FAIRLEAD_TOKEN=token)
+    assert done.returncode == 2
+    text = "the token (it is from FAIRLEAD_TOKEN) has characters that no token has"
+    assert done.stderr == f"fairlead: {text}\n"
+
+
+def test_a_refused_token_may_have_expired(gateway: FakeGateway) -> None:
+    wrong = {"error": {"code": "unauthorized", "message": "the token is wrong"}}
+    gateway.answers = {"GET /api/users": [(401, wrong)]}
+    done = call(gateway, "users", "ls")
+    assert (done.returncode, done.stdout) == (1, "")
+    text = "the token is wrong (it is from FAIRLEAD_TOKEN); tokens also expire, and can be revoked"
+    assert done.stderr == f"fairlead: {text}\n"
+
+
+@pytest.mark.parametrize("words", [("steer", "s1", "a\udcff"), ("sessions", "show", "a\udcff")])
+def test_bytes_that_are_no_text_are_no_traceback(gateway: FakeGateway, words: tuple[str, ...]) -> None:
+    done = call(gateway, *words)
+    assert done.returncode == 2
+    assert "an argument cannot be sent: it has bytes that are no text here" in done.stderr
+    assert gateway.seen == []
+
+
+def started(gateway: FakeGateway, *words: str, **environ: str) -> subprocess.Popen[bytes]:
+    own = {key: value for key, value in os.environ.items() if not key.startswith("FAIRLEAD_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "fairlead.main", *words],
+        env={**own, "FAIRLEAD_URL": gateway.url, "FAIRLEAD_TOKEN": "x", **environ},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_an_output_that_nobody_reads_any_more_is_no_failure(gateway: FakeGateway) -> None:
+    rows = [{"name": f"user-{n}", "role": "viewer", "disabled": False, "tokens": 0} for n in range(20_000)]
+    gateway.answers = {
+        "GET /api/users": [(200, {"users": rows})],
+        "GET /api/budgets": [(200, {"budgets": []})],
+    }
+    with started(gateway, "users", "ls") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b"USER")
+        process.stdout.close()
+        assert process.wait(60) == 0
+        assert process.stderr.read() == b""
+
+
+def test_an_output_without_the_signs_prints_others(gateway: FakeGateway) -> None:
+    row = {"name": "bücher→中", "role": "viewer", "disabled": False, "tokens": 0}
+    gateway.answers = {
+        "GET /api/users": [(200, {"users": [row]})],
+        "GET /api/budgets": [(200, {"budgets": []})],
+    }
+    with started(gateway, "users", "ls", PYTHONIOENCODING="latin-1") as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    assert "bücher??".encode("latin-1") in out
+    with started(gateway, "users", "ls", "--json", PYTHONIOENCODING="ascii") as process:
+        out, _ = process.communicate(timeout=60)
+    assert json.loads(out)[0]["name"] == "bücher→中"
+
+
+def test_users_are_listed_with_what_is_left_of_their_budgets(gateway: FakeGateway) -> None:
+    rows = [
+        {
+            "name": "ann",
+            "role": "viewer",
+            "disabled": False,
+            "tokens": 0,
+            "budget": {"usd_per_day": 1, "usd_per_month": 9},
+        },
+        {"name": "bob", "role": "viewer", "disabled": False, "tokens": 0},
+    ]
+    left = [
+        {"of": "user", "name": "ann", "per": "day", "left_usd": 0.25},
+        {"of": "user", "name": "ann", "per": "month", "left_usd": 7.5},
+        {"of": "agent", "name": "bob", "per": "day", "left_usd": 3},
+    ]
+    gateway.answers = {
+        "GET /api/users": [(200, {"users": rows})],
+        "GET /api/budgets": [(200, {"budgets": left})],
+    }
+    shown = call(gateway, "users", "ls").stdout.splitlines()
+    assert shown[0].endswith("LEFT")
+    assert shown[1].endswith("$1.00 a day, $9.00 a month  $0.2500 today, $7.5000 this month")
+    assert shown[2].endswith("-")
+    found = json.loads(call(gateway, "users", "ls", "--json").stdout)
+    assert [each["budgets"] for each in found] == [left[:2], []]
+
+
+def test_the_next_heartbeat_is_told_from_jobs(gateway: FakeGateway) -> None:
+    status: dict[str, object] = {
+        "enabled": True,
+        "paused": False,
+        "jobs": 0,
+        "enabledJobs": 0,
+        "running": 0,
+        "queued": 0,
+    }
+    status |= {"maxConcurrentRuns": 2, "nextRunAtMs": 1, "nextJobId": "heartbeat-main"}
+    gateway.answers = {
+        "GET /api/cron/status": [(200, status), (200, {**status, "nextJobId": "j-1"})],
+        "GET /api/cron/jobs": [(200, {"jobs": []})],
+        "GET /api/cron/jobs/heartbeat-main/runs": [(200, {"entries": []})],
+    }
+    assert (
+        "(heartbeat of the agent main; not a job: setting agents.main.heartbeat)"
+        in call(gateway, "cron", "status").stdout
+    )
+    assert "(job j-1)" in call(gateway, "cron", "status").stdout
+    assert "heartbeats of agents are not jobs: `fairlead cron status`" in call(gateway, "cron", "list").stderr
+    assert call(gateway, "cron", "runs", "heartbeat-main").returncode == 0
