@@ -96,6 +96,19 @@ async def refused(gateway: RunningGateway, query: str = "", host: str = "127.0.0
     return error.value.response.status_code
 
 
+async def test_a_request_that_fails_inside_ends_no_others(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(gateway.gateway.index, "page", broken)
+    async with opened(gateway) as client:
+        failed = await client.ask("sessions.list")
+        assert (failed["ok"], failed["status"], failed["error"]["code"]) == (False, 500, "internal")
+        assert (await client.ask("me"))["ok"]
+
+
 async def test_requests_are_the_operations_of_the_http_api(gateway: RunningGateway) -> None:
     async with opened(gateway) as client:
         made = await client.ask("sessions.create", title="Ship it")

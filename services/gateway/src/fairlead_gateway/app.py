@@ -17,7 +17,13 @@ from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http import login, web_files
 from fairlead_gateway.http.health import ReadinessCheck
 from fairlead_gateway.http.middleware import RequestGuard
-from fairlead_gateway.http.problems import Problem, json_response, on_failure, on_problem
+from fairlead_gateway.http.problems import (
+    Problem,
+    internal_problem,
+    json_response,
+    on_failure,
+    on_problem,
+)
 from fairlead_gateway.identity.audited import audited
 from fairlead_gateway.identity.enforcement import guarded
 from fairlead_gateway.observability.exposition import MetricsReader
@@ -86,4 +92,4 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 
 async def _on_bug(request: Request, _: Exception) -> Response:
-    return Problem(500, "internal error; see the log of the gateway").response(request.url.path)
+    return internal_problem().response(request.url.path)

@@ -110,7 +110,12 @@ def problem_of(error: FairleadError | TimeoutError) -> Problem:
             text = f"{error}: a later version wrote it; upgrade this gateway"
             return Problem(503, text, code="later_version", headers={"x-should-retry": "false"})
         case _:
-            return Problem(500, "internal error; see the log of the gateway")
+            return internal_problem()
+
+
+def internal_problem() -> Problem:
+    """What a client is told of a bug."""
+    return Problem(500, "internal error; see the log of the gateway")
 
 
 async def on_problem(request: Request, error: Exception) -> Response:

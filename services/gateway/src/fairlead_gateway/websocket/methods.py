@@ -9,14 +9,17 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 import msgspec
+import structlog
 from starlette.types import ASGIApp, Message
 
-from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.http.problems import Problem, internal_problem
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.operation import Operation
 from fairlead_gateway.operation_names import names_of
 from fairlead_gateway.responses import Error
 from fairlead_gateway.websocket.frames import AnswerFrame, RequestFrame, encode
+
+log = structlog.get_logger()
 
 _API: Final = "/api/"
 _OF_HTTP: Final = frozenset({"/api/login", "/api/logout"})  # about cookies
@@ -85,7 +88,7 @@ async def call(
     """Status and body of the operation's answer.
 
     Raises:
-        Problem: 400, a param is missing or not known.
+        Problem: 400, a param is missing or not known; 500, a bug.
     """
     path, query, body = _split(operation, params)
     content = (
@@ -108,25 +111,26 @@ async def call(
         elif message["type"] == "http.response.body":
             chunks.append(message.get("body", b""))
 
-    await app(
-        {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.4"},
-            "http_version": "1.1",
-            "method": operation.method,
-            "scheme": "https" if caller.secure else "http",
-            "path": path,
-            "raw_path": quote(path).encode(),
-            "query_string": urlencode(query).encode(),
-            "root_path": "",
-            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
-            "client": (caller.address, 0),
-            "server": ("localhost", 0),
-            "state": {"principal": caller.principal, "secure": caller.secure, "address": caller.address},
-        },
-        receive,
-        send,
-    )
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": "1.1",
+        "method": operation.method,
+        "scheme": "https" if caller.secure else "http",
+        "path": path,
+        "raw_path": quote(path).encode(),
+        "query_string": urlencode(query).encode(),
+        "root_path": "",
+        "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
+        "client": (caller.address, 0),
+        "server": ("localhost", 0),
+        "state": {"principal": caller.principal, "secure": caller.secure, "address": caller.address},
+    }
+    try:
+        await app(scope, receive, send)
+    except Exception:  # a bug must not end the other requests of the connection
+        log.exception("request_failed", method=operation.method, path=path)
+        raise internal_problem() from None
     return status, b"".join(chunks)
 
 
