@@ -208,7 +208,7 @@ async def prompt(call: McpCall, arguments: PromptArguments) -> RunReport:
             raise Problem(400, "agent: is for new sessions, and `session` names one", field="agent")
         seen = await gateway.must_exist(session)
         if arguments.session is not None:
-            await take_up(gateway, gateway.index.session(session))
+            await take_up(gateway, gateway.index.session(session), seen)
         words = UserInput(text=arguments.text, sender=principal.user)
         seq = await store_words(gateway, session, "prompt", key, words, None, seen)
     call.stored(session)

@@ -193,7 +193,7 @@ async def _accepted(
         await _make(request, attempt, history, agent)
         seen = {} if attempt.own else await gateway.must_exist(attempt.session)
     elif not attempt.own:
-        await take_up(gateway, gateway.index.session(attempt.session))
+        await take_up(gateway, gateway.index.session(attempt.session), seen)
     if is_of_chat(request) and attempt.resumed is None:
         said = ChatPrompt(attempt.session, attempt.key, principal.user, sends_all(request))
         await go_back(gateway, known, history, said)

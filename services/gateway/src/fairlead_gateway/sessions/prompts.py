@@ -124,7 +124,7 @@ async def send(request: Request, kind: str) -> Response:
     async with answering():
         seen = await gateway.must_exist(session)
         attachments = [await store_attachment(gateway, upload) for upload in body.attachments]
-        await take_up(gateway, gateway.index.session(session))
+        await take_up(gateway, gateway.index.session(session), seen)
         words = UserInput(text=body.text, attachments=attachments, sender=principal_of(request).user)
         if isinstance(body, PromptWords):
             words = replace(

@@ -219,7 +219,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         {202: responses.PromptStored},
         body=run_retry.RetryBody,
         body_required=False,
-        problems=(404, 507),
+        problems=(404, 409, 507),
         details="Ignored while a run is open or an approval is pending, and if the last run has its answer.",
         scope="write",
     ),

@@ -4,13 +4,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.notices import RetryRun
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import json_response
 from fairlead_gateway.http.request_parsing import Id, check_parameters, decode
 from fairlead_gateway.responses import PromptStored
+from fairlead_gateway.sessions.notice_mail import store_notice
 from fairlead_gateway.sessions.prompts import chosen_key
 
 
@@ -29,11 +29,5 @@ async def retry(request: Request) -> Response:
     key = chosen_key(body.key, request.headers.getlist("idempotency-key"))
     wish = RetryRun(sender=principal_of(request).user)
     async with answering():
-        seen = await gateway.must_exist(session)
-        seq = await gateway.bus.create(
-            subjects.SESSIONS,
-            subjects.mail(session, "notice", f"retry-{key}"),
-            msgspec.json.encode(wish),
-            seen,
-        )
+        seq = await store_notice(gateway, session, "retry", wish, key)
     return json_response(PromptStored(seq=seq, key=key), 202)

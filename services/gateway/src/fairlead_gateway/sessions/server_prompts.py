@@ -160,7 +160,7 @@ async def send(request: Request) -> Response:
     words = _with_answer(own, answer, _servers(gateway).get(body.server))
     trace = request.headers.get(subjects.H_TRACE)
     async with answering():
-        await take_up(gateway, gateway.index.session(session))
+        await take_up(gateway, gateway.index.session(session), seen)
         try:
             seq = await store_words(gateway, session, "prompt", key, words, trace, seen)
         except Problem as problem:  # another gateway was first, and the server told it something else

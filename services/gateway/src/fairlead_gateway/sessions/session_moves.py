@@ -13,7 +13,7 @@ from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_o
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import Id, check_parameters, decode
 from fairlead_gateway.responses import MoveStored
-from fairlead_gateway.sessions.session_lookup import find
+from fairlead_gateway.sessions.session_lookup import summary_of
 from fairlead_gateway.sessions.workspace_choice import host_of_agent, live_executors
 
 
@@ -31,13 +31,15 @@ async def move(request: Request) -> Response:
     session = check_id(request.path_params["session"], "session")
     body = await decode(request, Move, default=Move())
     async with answering():
-        summary = await find(gateway, session)
+        seen = await gateway.must_exist(session)
+        summary = await summary_of(gateway, session)
         host = await _destination(gateway, summary, body)
         wish = MoveSession(host=host, force_empty=body.force_empty, sender=principal_of(request).user)
         seq = await gateway.bus.create(
             subjects.SESSIONS,
             subjects.mail(session, "notice", f"move-{new_id()}"),
             msgspec.json.encode(wish),
+            seen,
         )
     return json_response(MoveStored(seq=seq, host=host), 202)
 

@@ -17,6 +17,7 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.notices import UpdateSession
 from fairlead_common.protocol.projections import SessionSummary
+from fairlead_common.received import Headers
 from fairlead_gateway.gateway import Gateway, answering
 from fairlead_gateway.http.request_parsing import one_of
 
@@ -41,11 +42,11 @@ def wanted_source(request: Request) -> str | None:
     return None if text == EVERYTHING else text or ""
 
 
-async def take_up(gateway: Gateway, summary: SessionSummary | None) -> None:
+async def take_up(gateway: Gateway, summary: SessionSummary | None, seen: Headers) -> None:
     """Make an ordinary session of one that was made for a call: someone goes on in it by its name.
 
     Args:
-        summary: of the session, as the list shows it.
+        summary: of the session, as the list shows it. seen: see `Gateway.seen`.
     """
     if summary is None or not summary.source:
         return
@@ -53,6 +54,7 @@ async def take_up(gateway: Gateway, summary: SessionSummary | None) -> None:
         subjects.SESSIONS,
         subjects.mail(summary.id, "notice", f"update-{new_id()}"),
         msgspec.json.encode(UpdateSession(source=TAKEN_UP)),
+        seen,
         point="gateway.update",
     )
 

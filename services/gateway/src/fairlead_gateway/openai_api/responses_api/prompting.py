@@ -91,7 +91,7 @@ class Prompting:
             seen = {} if attempt.own else await gateway.must_exist(attempt.session)
         else:
             if not attempt.own and previous is None and not outputs:
-                await take_up(gateway, gateway.index.session(attempt.session))
+                await take_up(gateway, gateway.index.session(attempt.session), seen)
             name = f"{attempt.key}-{brought.key}" if brought.key else attempt.key
             await self._instruct(attempt, parameters, previous, history.instructions, seen, name)
         prompt = incoming.with_options(prompt)
