@@ -14,8 +14,9 @@ from fairlead_gateway.openai_api.responses_api.stream_events import ResponseStre
 from fairlead_gateway.openai_api.stream_chunks import ChatStreamEvent
 from fairlead_gateway.operation import ID_PATTERN, Operation
 from fairlead_gateway.operation_names import groups_of, names_of
-from fairlead_gateway.responses import PASSED_ON, Error, NewsEvent, OpenAIError
+from fairlead_gateway.responses import Error, NewsEvent, OpenAIError
 from fairlead_gateway.routes import OPERATIONS
+from fairlead_gateway.status_responses import PASSED_ON
 
 _PROBLEM_TEXTS: Final = {
     400: "invalid request; the message names the field, the limit and the actual value",

@@ -16,6 +16,7 @@ from fairlead_gateway.openai_api.responses_api import routes as responses_api
 from fairlead_gateway.operation import ID_PATTERN, Operation, Parameter, Schema
 from fairlead_gateway.scheduling import routes as scheduling
 from fairlead_gateway.sessions import routes as sessions
+from fairlead_gateway.status_responses import Alive, Readiness, Status
 
 _DAY: Final[Schema] = {"type": "string", "format": "date"}
 _CREDENTIAL: Final = Parameter(
@@ -27,15 +28,13 @@ _FOR: Final = Parameter(
 
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    Operation(
-        "GET", "/healthz", health.alive, "200 while the process lives", {200: responses.Alive}, public=True
-    ),
+    Operation("GET", "/healthz", health.alive, "200 while the process lives", {200: Alive}, public=True),
     Operation(
         "GET",
         "/readyz",
         health.ready,
         "200 when a prompt can be served, else 503 with what is missing",
-        {200: responses.Readiness, 503: responses.Readiness},
+        {200: Readiness, 503: Readiness},
         public=True,
     ),
     Operation(
@@ -178,7 +177,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/status",
         health.status,
         "services and executors as NATS reports them",
-        {200: responses.Status},
+        {200: Status},
         scope="read",
     ),
     *OPENAI_API,

@@ -24,6 +24,7 @@ from fairlead_gateway.http.request_parsing import check_parameters
 from fairlead_gateway.http.store_status import store_state
 from fairlead_gateway.observability.backups import backup_status
 from fairlead_gateway.observability.stream_sizes import stream_sizes
+from fairlead_gateway.status_responses import Alive, GatewayState, Readiness, Status
 
 log = structlog.get_logger()
 
@@ -38,7 +39,7 @@ _EXECUTORS: Final = subjects.kv_stream(subjects.BUCKET_EXECUTORS)
 
 async def alive(request: Request) -> Response:  # noqa: ARG001
     """200 while the process lives."""
-    return json_response(responses.Alive(), headers={"Cache-Control": "no-store"})
+    return json_response(Alive(), headers={"Cache-Control": "no-store"})
 
 
 class ReadinessCheck:
@@ -163,7 +164,7 @@ async def ready(request: Request) -> Response:
     missing = await readiness.missing()
     if gateway.streams.draining:
         missing = {"gateway": "is shutting down", **missing}
-    body = responses.Readiness(
+    body = Readiness(
         status="unready" if missing else "ready",
         missing=missing,
         configuration=gateway.config.problem,  # prompts are served all the same
@@ -189,14 +190,14 @@ async def status(request: Request) -> Response:
     services.sort(key=lambda service: (str(service.get("name")), str(service.get("id"))))
     problem = heard.result()
     return json_response(
-        responses.Status(
+        Status(
             services=services,
             executors=found.result(),
             store=store_state(),
             streams={name: size.bytes for name, size in (sizes.result() or {}).items()},
             backup=backup.result(),
             problems=[problem] if problem else [],
-            gateway=responses.GatewayState(
+            gateway=GatewayState(
                 streams=len(gateway.streams),
                 sessions=len(gateway.index),
                 login_paused=gateway.auth.throttle.paused(),
