@@ -4,7 +4,10 @@ import contextlib
 import http.client
 import io
 import json
+import os
+import threading
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,6 +15,7 @@ import pytest
 
 from fairlead.client import GatewayClient, UnreachableError
 from fairlead.mcp_proxy import McpProxy
+from tests.support.waiting import eventually
 
 Json = dict[str, Any]
 
@@ -126,6 +130,42 @@ def test_nonsense_is_answered_and_the_next_request_served(message: object) -> No
     refused, answered = served(gateway, message, {"jsonrpc": "2.0", "id": 9, "method": "ping"})
     assert refused["error"]["code"] in (-32600, -32700)
     assert answered["id"] == 9
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b'{"jsonrpc":"2.0","id":"r1","method":"ping","params":{"a":"' + b"x" * (9 << 20) + b'"}}',
+        b'{"jsonrpc":"2.0","id":"r1","method":"ping","params":{"a":' + b"[" * 5000 + b"]" * 5000 + b"}}",
+        b'{"jsonrpc":"2.0","id":"r1","method":nonsense}',
+        {"jsonrpc": "2.0", "id": "r1", "method": 7},
+        {"jsonrpc": "2.0", "id": "r1", "method": "tools/call", "params": [1]},
+        {"jsonrpc": "2.0", "id": "r1", "method": "tools/call", "params": {"_meta": 3}},
+    ],
+)
+def test_what_is_refused_is_answered_by_its_id_so_that_nobody_waits_for_it(message: object) -> None:
+    (refused,) = served(Gateway(), message)
+    assert refused["id"] == "r1"
+
+
+def test_a_call_whose_id_was_used_before_is_another_call() -> None:
+    def is_answered(number: int) -> bool:
+        return out.getvalue().count(b"\n") == number
+
+    gateway = Gateway((200, "application/json", result(1)), (200, "application/json", result(1)))
+    reader, writer = os.pipe()
+    out = io.BytesIO()
+    with os.fdopen(reader, "rb") as lines, os.fdopen(writer, "wb") as client:
+        proxy = threading.Thread(target=McpProxy(cast("GatewayClient", gateway), lines, out).run, daemon=True)
+        proxy.start()
+        for number in (1, 2):
+            client.write(json.dumps(call(1)).encode() + b"\n")
+            client.flush()
+            eventually(partial(is_answered, number), "it is answered")
+        client.close()
+        proxy.join(30)
+    first, second = (asked["params"]["_meta"]["fairlead/key"] for asked, _ in gateway.asked)
+    assert first != second
 
 
 def test_notices_and_answers_of_the_client_are_not_passed_on() -> None:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
 from fairlead.client import GatewayClient, UnreachableError
+from fairlead.request_ids import id_in
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.protocol.ids import new_id
 
@@ -66,26 +67,30 @@ class McpProxy:
             thread.join(max(0.0, until - time.monotonic()))
 
     def _skip(self, line: bytes) -> None:
-        """Refuse a message that is too long, and pass over the rest of it. Its id is not known."""
+        """Refuse a message that is too long, and pass over the rest of it."""
+        request, size = id_in(line), len(line)
         while line and not line.endswith(b"\n"):
             line = self._lines.readline(MAX_LINE_BYTES)
-        self._write(_error(None, _INVALID, f"a message must have at most {MAX_LINE_BYTES} bytes"))
+            size += len(line)
+        text = f"a message must have at most {MAX_LINE_BYTES} bytes, got {size}"
+        self._write(_error(request, _INVALID, text))
 
     def _take(self, line: bytes) -> None:
         try:
             message = json.loads(line)
         except RecursionError:
-            self._write(_error(None, -32700, "a message must not be nested so deeply"))
+            self._write(_error(id_in(line), -32700, "a message must not be nested so deeply"))
             return
         except ValueError:
-            self._write(_error(None, -32700, "a line must be one JSON value"))
+            self._write(_error(id_in(line), -32700, "a line must be one JSON value"))
             return
         if not isinstance(message, dict):
             self._write(_error(None, _INVALID, "a line must be one JSON-RPC message"))
         elif "method" not in message:
             return  # an answer: nothing is ever asked of clients
         elif problem := _problem_of(message):
-            self._write(_error(None, _INVALID, problem))
+            request = message.get("id")
+            self._write(_error(request if _is_id(request) else None, _INVALID, problem))
         elif "id" not in message:
             self._notice(message)
         elif message["id"] in self._open:
@@ -109,16 +114,20 @@ class McpProxy:
     def _request(self, message: Json, unwanted: threading.Event) -> None:
         request: RequestId = message["id"]
         try:
-            self._answer(_keyed(message, self._session), unwanted)
+            self._answer(_keyed(message), unwanted)
         except CommandError as error:
             if not unwanted.is_set():
                 self._write(_error(request, _FAILED, str(error)))
         except RecursionError:  # what could be read cannot always be written
             self._write(_error(request, _INVALID, "a message must not be nested so deeply"))
         finally:
-            self._open.pop(request, None)
+            self._close(request, unwanted)
             self._slots.release()
             self._threads.discard(threading.current_thread())
+
+    def _close(self, request: RequestId, unwanted: threading.Event) -> None:
+        if self._open.get(request) is unwanted:
+            del self._open[request]
 
     def _answer(self, message: Json, unwanted: threading.Event) -> None:
         """Write what the gateway answers; ask again where its answer broke off."""
@@ -131,6 +140,8 @@ class McpProxy:
                     lost_at = None
                     if unwanted.is_set():
                         return
+                    if "method" not in answer:
+                        self._close(message["id"], unwanted)  # once it is answered, its id may be used again
                     self._write(answer)
                     if "method" not in answer:
                         self._note_version(message, answer)
@@ -200,7 +211,7 @@ def serve(gateway: GatewayClient) -> None:
 def _problem_of(message: Json) -> str:
     """What keeps a message from being a request or a notice; empty if nothing does."""
     request, parameters = message.get("id", 0), message.get("params", {})
-    if isinstance(request, bool) or not isinstance(request, str | int):
+    if not _is_id(request):
         return "id: must be a string or a whole number"
     if not isinstance(message["method"], str):
         return "method: must be a string"
@@ -209,12 +220,19 @@ def _problem_of(message: Json) -> str:
     return ""
 
 
-def _keyed(message: Json, session: str) -> Json:
-    """The message; a call of a tool with a key of its own, unless the client gave it one."""
+def _is_id(value: object) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def _keyed(message: Json) -> Json:
+    """The message; a call of a tool with a key of its own, unless the client gave it one.
+
+    The key is not made of the id: clients that use an id again mean another call.
+    """
     if message["method"] != "tools/call" or "params" not in message:
         return message
     meta = message["params"].get("_meta", {})
-    key = meta.get(_KEY) or f"{session}:{message['id']!r}"
+    key = meta.get(_KEY) or new_id()
     return {**message, "params": {**message["params"], "_meta": {**meta, _KEY: key}}}
 
 

@@ -3,8 +3,9 @@
 import asyncio
 from typing import Final
 
+from fairlead.request_ids import HEAD_BYTES
+
 READ_AHEAD_BYTES: Final = 1 << 20  # half of what a reader with this limit keeps
-HEAD_BYTES: Final = 1024  # of a line that cannot be read: its id may be in them
 
 
 class LineTooLongError(Exception):

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import re
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, Final
@@ -19,7 +18,8 @@ from fairlead.acp.incoming import (
     checked_id,
     shown,
 )
-from fairlead.acp.lines import HEAD_BYTES, LineReader, LineTooLongError
+from fairlead.acp.lines import LineReader, LineTooLongError
+from fairlead.request_ids import id_in
 
 Json = dict[str, Any]
 
@@ -28,11 +28,6 @@ CANCEL_REQUEST: Final = "$/cancel_request"
 PARSE_ERROR: Final = -32700
 MAX_MESSAGE_BYTES: Final = 48 << 20  # the gateway takes 32 MiB by default
 _MAX_SEND_S: Final = 600.0  # an editor may be stopped in a debugger, or asleep
-
-_ID_FIRST: Final = re.compile(
-    rb'\s*\{\s*(?:"(?:jsonrpc|method)"\s*:\s*"[^"\\]{0,100}"\s*,\s*)*'
-    rb'"id"\s*:\s*(-?(?:0|[1-9]\d{0,30})|"[\x20\x21\x23-\x5b\x5d-\x7e]{0,200}")\s*,'
-)
 
 _asked: ContextVar[list[int | str] | None] = ContextVar("asked", default=None)
 
@@ -69,7 +64,7 @@ class MessagePipe:
             try:
                 line = await self._lines.next()
             except LineTooLongError as error:
-                await self._refuse(_id_in(error.head), INVALID_REQUEST, str(error))
+                await self._refuse(id_in(error.head), INVALID_REQUEST, str(error))
                 continue
             if not line:
                 return None
@@ -81,7 +76,7 @@ class MessagePipe:
         try:
             message = _parsed(line)
         except (ValueError, RecursionError) as error:
-            await self._refuse(_id_in(line[:HEAD_BYTES]), PARSE_ERROR, f"Parse error: no JSON: {error}")
+            await self._refuse(id_in(line), PARSE_ERROR, f"Parse error: no JSON: {error}")
             return None
         if not isinstance(message, dict):
             await self._refuse(None, PARSE_ERROR, "Parse error: a message is an object")
@@ -183,9 +178,3 @@ def _parsed(line: bytes) -> object:
 
 def _no_number(name: str) -> object:
     raise ValueError(f"{name} is no number")
-
-
-def _id_in(head: bytes) -> int | str | None:
-    """The id in the beginning of a message, where clients write it."""
-    found = _ID_FIRST.match(head)
-    return None if found is None else json.loads(found[1])
