@@ -52,7 +52,10 @@ export function Sidebar({ route, onPick }: { route: Route; onPick: () => void })
   const current = route.page === "session" ? route.id : null;
   const approvals = useStore(waitingApprovals, (state) => state);
   const waiting = useStore(sessionList, (state) => waitingFor(me, approvals, state.sessions));
-  const { still, aim } = useStill(found ?? list.sessions, found ? query : "");
+  const { still, aim } = useStill(
+    found ?? list.sessions,
+    `${found ? query : ""} ${String(archived)} ${String(calls)} ${of}`,
+  );
 
   return (
     <nav className={styles.sidebar} aria-label="Sessions">

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Session } from "../api/types";
-import { inPlace } from "./still";
+import { inPlace, shown } from "./still";
 
 const session = (id: string, updated_at: number, title = id): Session =>
   ({ id, updated_at, title }) as unknown as Session;
@@ -17,4 +17,11 @@ test("one that is gone leaves, and one that is new waits", () => {
   const before = [session("a", 30), session("b", 20)];
   const now = [session("new", 40), session("b", 20)];
   expect(inPlace(before, now).map((each) => each.id)).toEqual(["b"]);
+});
+
+test("another list, and one that was empty, hold nothing back", () => {
+  const [a, b] = [session("a", 30), session("b", 20)];
+  expect(shown({ sessions: [a], kind: "" }, [b, a], "").map((each) => each.id)).toEqual(["a"]);
+  expect(shown({ sessions: [a], kind: "" }, [b], "archived").map((each) => each.id)).toEqual(["b"]);
+  expect(shown({ sessions: [], kind: "" }, [b], "").map((each) => each.id)).toEqual(["b"]);
 });

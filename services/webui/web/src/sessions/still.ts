@@ -15,13 +15,24 @@ export function inPlace(before: readonly Session[], now: readonly Session[]): Se
   });
 }
 
+/** The list under a mouse. */
+interface Held {
+  sessions: readonly Session[];
+  kind: string;
+}
+
+/** What is listed: in the order that is held, unless that is of another list, or of one that was not there yet. */
+export function shown(held: Held | null, now: readonly Session[], kind: string): readonly Session[] {
+  return held?.kind === kind && held.sessions.length > 0 ? inPlace(held.sessions, now) : now;
+}
+
 /**
  * The sessions in an order that stays while a mouse moves over them, and what the list has to tell of that mouse.
  *
- * @param query another one is another list.
+ * @param kind another one is another list, whose rows nobody aims at yet.
  */
-export function useStill(sessions: readonly Session[], query: string) {
-  const [held, setHeld] = useState<{ sessions: readonly Session[]; query: string } | null>(null);
+export function useStill(sessions: readonly Session[], kind: string) {
+  const [held, setHeld] = useState<Held | null>(null);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   useEffect(() => () => clearTimeout(timer.current), []);
   const end = (): void => {
@@ -32,8 +43,7 @@ export function useStill(sessions: readonly Session[], query: string) {
     if (event.pointerType !== "mouse") return; // a finger scrolls
     clearTimeout(timer.current);
     timer.current = setTimeout(end, STILL_MS);
-    setHeld((before) => (before?.query === query ? before : { sessions, query }));
+    setHeld((before) => (before?.kind === kind && before.sessions.length > 0 ? before : { sessions, kind }));
   };
-  const still = held?.query === query ? inPlace(held.sessions, sessions) : sessions;
-  return { still, aim: { onPointerMove: move, onPointerLeave: end } };
+  return { still: shown(held, sessions, kind), aim: { onPointerMove: move, onPointerLeave: end } };
 }
