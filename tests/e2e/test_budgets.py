@@ -77,6 +77,8 @@ def test_more_money_is_offered_only_to_who_may_allow_it(
     expect(anna.card).to_contain_text(refusal)
     expect(anna.card.get_by_role("button", name="Deny")).to_be_enabled()
     expect(anna.card.get_by_role("button", name="Go on")).to_have_count(0)
+    expect(anna.page.get_by_text("Esc, then d denies")).to_be_visible()
+    expect(anna.card).not_to_contain_text("micro_usd")
     anna.shoot("session")
     anna.page.keyboard.press("a")  # no key allows it either
     expect(anna.card.get_by_text("Answer sent")).to_have_count(0)

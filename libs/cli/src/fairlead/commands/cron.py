@@ -135,7 +135,7 @@ cron.command("disable")(_switch("disable", enabled=False))
 @JSON
 @URL
 def run_job(job: str, force: bool, as_json: bool, url: str | None) -> None:
-    """Run a job now, without changing its schedule."""
+    """Run a job that is due, or with --force any job, without changing its schedule."""
     from fairlead_common.protocol.ids import new_id
 
     key = new_id()

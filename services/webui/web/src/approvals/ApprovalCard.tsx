@@ -137,9 +137,8 @@ function CallCard({ approval, active, decides, onDecided }: Asking) {
           </>
         )}
       </dl>
-      <div ref={shown}>
-        <Arguments given={approval.arguments} raw="" />
-      </div>
+      {/* The head and the reason say all of a budget; its figures are for programs. */}
+      <div ref={shown}>{approval.kind !== "budget" && <Arguments given={approval.arguments} raw="" />}</div>
       {unseen > 0 && (
         <p className={styles.more} data-unseen>
           <span>
