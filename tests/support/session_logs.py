@@ -138,10 +138,10 @@ class LogWriter:
     def _drop_queue(self) -> None:
         self._add(DroppedEntry, reason="the run was aborted", items=list(self.state.queue))
 
-    def _reply(self) -> None:
+    def _reply(self, most_calls: int = 2) -> None:
         calls = [
             ToolCallBlock(call_id=f"c{self._seq}_{n}", name="bash", arguments={}, host="h")
-            for n in range(self._draw(st.integers(0, 2)))
+            for n in range(self._draw(st.integers(0, most_calls)))
         ]
         text = self._draw(st.sampled_from(["", "fine", "HEARTBEAT_OK"]))
         ended: StopReason = "tool_use" if calls else self._draw(st.sampled_from(["stop", "length"]))
@@ -214,7 +214,7 @@ class LogWriter:
         self._start()
         self._said("system", [b.seq for b in beats.values()], [b.key for b in beats.values()], list(beats))
         if self._draw(st.booleans()):
-            self._reply()
+            self._reply(most_calls=0)  # one that calls a tool is not the last of its run
             self._add(CustomEntry, name=HEARTBEAT_OK, data={"entries": []})
 
     def _settings(self) -> None:
