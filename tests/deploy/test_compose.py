@@ -164,7 +164,11 @@ asyncio.run(main())
 def test_another_system_gets_a_user_and_no_more_than_it_was_given(deployment: Deployment) -> None:
     said = deployment.nats_user("add", "alerts", "--session", "alerted")
     assert f"{deployment.secrets}/nats-alerts.nk" in said
+    first = (deployment.secrets / "nats-alerts.nk").read_text().strip()
+    deployment.nats_user("rotate", "alerts")
     try:
+        known = (deployment.secrets / "nats-users.conf").read_text()
+        assert nkey.public_key(first) not in known
         seed = (deployment.secrets / "nats-alerts.nk").read_text().strip()
         answer = deployment.run_in(
             "gateway", "python", "-c", ASK, seed, "fairlead.prompt.alerted", timeout_s=60
@@ -179,6 +183,23 @@ def test_another_system_gets_a_user_and_no_more_than_it_was_given(deployment: De
     finally:
         deployment.nats_user("remove", "alerts")
     assert nkey.public_key(seed) not in (deployment.secrets / "nats-users.conf").read_text()
+
+
+async def test_another_admin_token_is_made_without_touching_other_services(
+    deployment: Deployment,
+) -> None:
+    before = deployment.gateway()
+    (deployment.secrets / "gateway-token").unlink()
+    deployment.make_secrets()
+    others = {each["Id"] for each in deployment.containers() if "gateway" not in each["Name"]}
+    deployment.compose("up", "-d", "--wait", "--force-recreate", "gateway")
+    assert others <= {each["Id"] for each in deployment.containers()}, "another one was replaced"
+    async with before as gateway:
+        assert (await gateway.request("GET", "/api/me")).status == 401
+    async with deployment.gateway() as gateway:
+        await ask(gateway, "after-the-token", "run: echo still here")
+        assert "still here" in (await told(gateway, "after-the-token")).answer
+    assert "fairlead-agent" in deployment.command_line("status")
 
 
 def test_a_job_fires_and_its_command_runs(deployment: Deployment) -> None:

@@ -42,6 +42,24 @@ def test_secrets_that_exist_are_kept_and_the_server_knows_each(tmp_path: Path) -
         assert second[f"nats-{user}.pub"].strip() == key
 
 
+def test_without_their_public_halves_all_services_get_new_keys_and_other_systems_keep_theirs(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "secrets"
+    first = _make(folder)
+    (folder / "nats-alerts.nk").write_text("of another system\n")
+    for each in folder.glob("nats-*.pub"):
+        each.unlink()
+    second = _make(folder)
+    kept = {name for name, text in second.items() if first.get(name) == text}
+    assert kept == {"gateway-token"}
+    assert second["nats-alerts.nk"] == "of another system\n"
+    for user in USERS:
+        assert first[f"nats-{user}.pub"].strip() not in second["nats-users.conf"]
+        key = nkey.public_key(second[f"nats-{user}.nk"])
+        assert second["nats-users.conf"].count(f"nkey: {key}\n") == 1
+
+
 def test_the_server_takes_the_users_with_the_rights_of_the_table(tmp_path: Path) -> None:
     made = _make(tmp_path / "secrets", FAIRLEAD_HOST="farm")
     config = tmp_path / "secrets" / "nats-users.conf"

@@ -74,6 +74,20 @@ def test_a_user_that_was_removed_is_in_no_file(users: NatsUsers) -> None:
     assert not Path(users.seed_file("mill")).exists()
 
 
+def test_a_user_with_a_new_key_keeps_its_rights(users: NatsUsers) -> None:
+    before = users.add("alerts", external_users.other("alerts", sessions=["main"]))
+    (known,) = users.added()
+    users.rotate("alerts")
+    after = Path(users.seed_file("alerts")).read_text().strip()
+    assert after != before
+    assert users.added() == [known._replace(key=nkey.public_key(after))]
+    config = users.config.read_text()
+    assert nkey.public_key(after) in config
+    assert nkey.public_key(before) not in config
+    with pytest.raises(CommandError, match="no NATS user 'agent'"):
+        users.rotate("agent")
+
+
 def test_an_added_user_outlives_the_next_start_with_the_rights_of_that_version(users: NatsUsers) -> None:
     seed = users.add("mill", rights.executor("mill"))
     users.prepare("elsewhere")

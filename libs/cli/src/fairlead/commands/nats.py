@@ -24,7 +24,7 @@ from fairlead_remote.nats_users.register import RegisteredUser, UserRegister
 from fairlead_remote.nats_users.reload import reload_server
 
 _OF_DEPLOYMENT = (
-    "in a container deployment, use: scripts/nats-user add|list|remove|render, beside compose.yaml"
+    "in a container deployment, use: scripts/nats-user add|list|remove|render|rotate|set, beside compose.yaml"
 )
 _VARIABLES = {
     "NATS_URL": "url",
@@ -229,7 +229,7 @@ def add(
         click.echo(f"certificates  are of the authority in {authority}")
     if sessions:
         click.echo(f"final answers arrive where Fairlead-Reply-To says, under {wanted.inbox}.>")
-    click.echo("The server accepts it now." if running else "The server accepts it after its next start.")
+    _tell(users, running, "accepts it")
 
 
 @user.command("set")
@@ -254,8 +254,24 @@ def change(users: UserRegister, name: str, acts_for: str | None, for_nobody: boo
     except InvalidInputError as error:
         raise CommandError(str(error), USAGE) from error
     users.change(name, wanted)
+    _tell(users, _reload(users), "has it")
+
+
+@user.command()
+@click.argument("name")
+@click.pass_obj
+def rotate(users: UserRegister, name: str) -> None:
+    """Give the NATS user NAME a new key. Its rights stay, and the old key is refused."""
+    users.rotate(name)
     running = _reload(users)
-    click.echo("The server has it now." if running else "The server has it after its next start.")
+    click.echo(f"nkey          in {users.seed_file(name)}")
+    _tell(users, running, "accepts this key alone")
+
+
+def _tell(users: UserRegister, running: bool, what: str) -> None:
+    """When the server knows. Of a deployment scripts/nats-user says it."""
+    if isinstance(users, NatsUsers):
+        click.echo(f"The server {what} {'now' if running else 'after its next start'}.")
 
 
 def _actor(name: str | None) -> Actor | None:

@@ -115,6 +115,20 @@ class UserRegister(ABC):
                 raise CommandError(str(error), USAGE) from error
             users[name] = {**mapping(users, name), "recipe": dict(wanted.recipe)}
 
+    def rotate(self, name: str) -> None:
+        """Give a user a new key; its rights stay.
+
+        Raises:
+            CommandError: there is none of this name.
+        """
+        with self._changing() as stored:
+            users = mapping(stored, "users")
+            if name not in users:
+                raise CommandError(f"there is no NATS user {name!r}: `fairlead nats user list` shows them")
+            seed = nkey.new_seed()
+            write_private(Path(self.seed_file(name)), seed + "\n")
+            users[name] = {**mapping(users, name), "key": nkey.public_key(seed)}
+
     def remove(self, name: str) -> None:
         """Forget a user. The server drops its connections when it has read its configuration again.
 
