@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -38,15 +39,34 @@ PICTURES = {
 TERMS = re.compile(r"dead_letters?|[Dd]eadLetter|scrolls_sideways")
 LEVELS = {"debug", "info", "warning", "error", "exception"}
 
-Sources = tuple[tuple[str, ast.Module], ...]
+
+class Module(NamedTuple):
+    """What is read of a module; its tree is a thousand times as large.
+
+    Fields:
+        place: `<package>/<file>`.
+        made: its public classes and type aliases, and what each means.
+        names: all of its classes and functions, and the events and fields that it logs.
+    """
+
+    place: str
+    made: tuple[tuple[str, str], ...]
+    names: tuple[str, ...]
+
+
+def module_of(place: str, source: str) -> Module:
+    """What is read of a module."""
+    tree = parsed(source)
+    made = [each for node in tree.body if (each := meaning(node, place))]
+    return Module(place, tuple(each for each in made if not each[0].startswith("_")), tuple(names_of(tree)))
 
 
 @cache
-def sources() -> Sources:
-    """Every module of the packages, as `<package>/<file>`, and its tree."""
+def modules() -> tuple[Module, ...]:
+    """Every module of the packages."""
     roots = [*ROOT.glob("libs/*/src"), *ROOT.glob("services/*/src")]
     return tuple(
-        (path.relative_to(root).as_posix(), parsed(path.read_text()))
+        module_of(path.relative_to(root).as_posix(), path.read_text())
         for root in roots
         for path in sorted(root.rglob("*.py"))
     )
@@ -67,14 +87,12 @@ def meaning(node: ast.stmt, place: str) -> tuple[str, str] | None:
     return None
 
 
-def meanings(modules: Iterable[tuple[str, ast.Module]]) -> dict[str, dict[str, str]]:
+def meanings(modules: Iterable[Module]) -> dict[str, dict[str, str]]:
     """Where each public name is made: name to meaning to place."""
     found: dict[str, dict[str, str]] = defaultdict(dict)
-    for place, tree in modules:
-        for node in tree.body:
-            made = meaning(node, place)
-            if made and not made[0].startswith("_"):
-                found[made[0]][made[1]] = place
+    for module in modules:
+        for name, what in module.made:
+            found[name][what] = module.place
     return found
 
 
@@ -83,17 +101,17 @@ def of_the_contract() -> frozenset[str]:
     """Names that OpenAPI, AsyncAPI or the errors have: the SDK mirrors them under the same name."""
     openapi = json.loads((ROOT / "docs/reference/openapi.json").read_text())["components"]["schemas"]
     schemas = (ROOT / "docs/reference/asyncapi.yaml").read_text().partition("\n  schemas:\n")[2]
-    errors = next(tree for place, tree in sources() if place == CONTRACT_OF_ERRORS)
+    errors = next(module for module in modules() if module.place == CONTRACT_OF_ERRORS)
     return frozenset(
         [
             *openapi,
             *re.findall(r"^    (\w+):$", schemas, re.MULTILINE),
-            *(node.name for node in errors.body if isinstance(node, ast.ClassDef)),
+            *(name for name, _ in errors.made),
         ]
     )
 
 
-def ambiguous(modules: Iterable[tuple[str, ast.Module]]) -> list[str]:
+def ambiguous(modules: Iterable[Module]) -> list[str]:
     """Names that mean two things. What the SDK mirrors of the contract is one thing."""
     problems = []
     for name, of in sorted(meanings(modules).items()):
@@ -129,13 +147,8 @@ def names_of_tests(source: str) -> list[str]:
     return re.findall(r"^ *(?:async )?def (test_\w+)\(", source, re.MULTILINE)
 
 
-def pictures(modules: Iterable[tuple[str, ast.Module]]) -> list[str]:
+def pictures(modules: Iterable[tuple[str, Iterable[str]]]) -> list[str]:
     """Names of modules, and names in them, that are made of a word of `PICTURES`."""
-    return pictures_in((place, names_of(tree)) for place, tree in modules)
-
-
-def pictures_in(modules: Iterable[tuple[str, Iterable[str]]]) -> list[str]:
-    """As `pictures`, given the names in each module."""
     problems = []
     for place, names in modules:
         for name in [*place.removesuffix(".py").split("/"), *names]:
@@ -148,24 +161,24 @@ def pictures_in(modules: Iterable[tuple[str, Iterable[str]]]) -> list[str]:
 
 
 def test_every_public_name_means_one_thing() -> None:
-    assert len(meanings(sources())) > 500  # it does look
-    assert ambiguous(sources()) == []
+    assert len(meanings(modules())) > 500  # it does look
+    assert ambiguous(modules()) == []
 
 
 def test_modules_functions_and_log_events_are_named_in_the_fields_words() -> None:
-    events = {name for _, tree in sources() for name in names_of(tree)}
+    events = {name for module in modules() for name in module.names}
     assert {"service_ready", "call_adopted"} <= events  # it does look
-    assert pictures(sources()) == []
+    assert pictures((module.place, module.names) for module in modules()) == []
 
 
 def test_tests_are_named_in_the_fields_words() -> None:
-    modules = [
+    tests = [
         (path.relative_to(ROOT).as_posix(), names_of_tests(path.read_text()))
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
     ]
-    assert len(modules) > 200  # it does look
-    assert sum(len(names) for _, names in modules) > 1000
-    assert pictures_in(modules) == []
+    assert len(tests) > 200  # it does look
+    assert sum(len(names) for _, names in tests) > 1000
+    assert pictures(tests) == []
 
 
 @pytest.mark.parametrize(
@@ -180,15 +193,18 @@ def test_tests_are_named_in_the_fields_words() -> None:
     ],
 )
 def test_a_name_with_two_meanings_is_found(first: str, second: str, expected: int) -> None:
-    modules = [("fairlead_agent/a.py", parsed(first)), ("fairlead_tools/b.py", parsed(second))]
-    assert len(ambiguous(modules)) == expected
+    both = [module_of("fairlead_agent/a.py", first), module_of("fairlead_tools/b.py", second)]
+    assert len(ambiguous(both)) == expected
 
 
 def test_only_what_the_sdk_mirrors_may_have_a_second_place() -> None:
-    mirrored, own = parsed("class ConflictError: ..."), parsed("class Sandbox: ...")
-    assert ambiguous([("fairlead_sdk/errors.py", mirrored), (CONTRACT_OF_ERRORS, mirrored)]) == []
-    assert len(ambiguous([("fairlead_sdk/a.py", own), ("fairlead_tools/a.py", own)])) == 1
-    assert len(ambiguous([("fairlead_tools/a.py", mirrored), (CONTRACT_OF_ERRORS, mirrored)])) == 1
+    def problems(source: str, *places: str) -> list[str]:
+        return ambiguous(module_of(place, source) for place in places)
+
+    mirrored, own = "class ConflictError: ...", "class Sandbox: ..."
+    assert problems(mirrored, "fairlead_sdk/errors.py", CONTRACT_OF_ERRORS) == []
+    assert len(problems(own, "fairlead_sdk/a.py", "fairlead_tools/a.py")) == 1
+    assert len(problems(mirrored, "fairlead_tools/a.py", CONTRACT_OF_ERRORS)) == 1
 
 
 @pytest.mark.parametrize(
@@ -207,13 +223,13 @@ def test_only_what_the_sdk_mirrors_may_have_a_second_place() -> None:
     ],
 )
 def test_a_picture_in_a_name_is_found(place: str, source: str, expected: int) -> None:
-    assert len(pictures([(place, parsed(source))])) == expected
+    assert len(pictures([(place, module_of(place, source).names)])) == expected
 
 
 def test_a_picture_in_the_name_of_a_test_is_found() -> None:
     source = "class TestIt:\n    async def test_the_door_opens(self): ...\n\ndef test_all(): ...\n"
     assert names_of_tests(source) == ["test_the_door_opens", "test_all"]
-    assert len(pictures_in([("tests/test_a.py", names_of_tests(source))])) == 1
+    assert len(pictures([("tests/test_a.py", names_of_tests(source))])) == 1
 
 
 def test_the_glossary_has_each_word_once() -> None:
