@@ -10,13 +10,16 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fairlead_common.installation.errors import USAGE, CommandError
 from fairlead_common.installation.home import Home
 from fairlead_common.installation.nats_access import NatsAccess
 from fairlead_common.service.privacy import public_variables
 from fairlead_node.supervisor.child import die_with_parent
+
+if TYPE_CHECKING:
+    from fairlead_common.config import Config
 
 TIMEOUT_S: Final = 20.0
 _STORED: Final = "jetstream/*/streams/KV_config"  # below the folder of the embedded server
@@ -74,6 +77,18 @@ async def read(access: NatsAccess, overrides: Mapping[str, object]) -> StartConf
     return StartConfiguration(model, frozenset(variables), problem, warning)
 
 
+def of_new_home(overrides: Mapping[str, object]) -> StartConfiguration:
+    """What `read` finds where nothing is stored."""
+    from fairlead_common.config import parse_config  # late: most starts override nothing
+    from fairlead_common.errors import InvalidInputError
+
+    try:
+        stored, config = parse_config({}, {}), parse_config({}, dict(overrides), check_models=False)
+    except InvalidInputError:
+        return StartConfiguration()
+    return _needed_of({}, stored, config, overrides)
+
+
 def check_overrides(overrides: Mapping[str, object], *, is_new: bool = False) -> None:
     """Nothing. A model may be one of a provider that is stored: that is looked at once the store can be read.
 
@@ -95,10 +110,8 @@ def check_overrides(overrides: Mapping[str, object], *, is_new: bool = False) ->
 
 
 async def _read(access: NatsAccess, overrides: dict[str, object]) -> StartConfiguration:
-    from fairlead_common.config import model_problems
     from fairlead_common.errors import InvalidInputError
     from fairlead_common.service.config_revisions import stored_config
-    from fairlead_node.agents.unconfined import start_warning
     from fairlead_node.stored_configuration import stored_document
 
     content = (await stored_document(access)).used.content
@@ -106,6 +119,15 @@ async def _read(access: NatsAccess, overrides: dict[str, object]) -> StartConfig
         stored, config = stored_config(content, {}), stored_config(content, overrides)
     except InvalidInputError:
         return StartConfiguration()
+    return _needed_of(content, stored, config, overrides)
+
+
+def _needed_of(
+    content: dict[str, object], stored: "Config", config: "Config", overrides: Mapping[str, object]
+) -> StartConfiguration:
+    from fairlead_common.config import model_problems
+    from fairlead_node.agents.unconfined import start_warning
+
     keys = (key.from_env for provider in config.models.providers.values() for key in provider.keys)
     before = model_problems(stored)
     new = [f"{field}: {why}" for field, why in model_problems(config).items() if before.get(field) != why]

@@ -194,7 +194,10 @@ class Supervisor:
         if not self._workers.get("agent") or (is_new and (plan.is_checked or not plan.overrides)):
             return
         try:
-            found = await start_configuration.read(access, plan.overrides)
+            if is_new:
+                found = start_configuration.of_new_home(plan.overrides)
+            else:
+                found = await start_configuration.read(access, plan.overrides)
         except CommandError as error:
             self._console.say(f"the stored configuration cannot be read: {error}")
             return
