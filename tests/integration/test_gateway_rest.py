@@ -216,6 +216,28 @@ async def test_readiness_names_what_is_missing(gateway: RunningGateway, bus: Bus
     assert await missing() == (503, {"agent", "tools"})
 
 
+@pytest.mark.parametrize("reply", [b"no JSON", b'{"name":"\xff"}', b"[]", b""])
+async def test_services_of_others_that_answer_nonsense_hide_none_of_ours(
+    gateway: RunningGateway, bus: Bus, reply: bytes
+) -> None:
+    """Anybody on the bus may answer. Ours answers once the gateway has that of the other one."""
+    asked: asyncio.Queue[Delivery] = asyncio.Queue()
+    heard = await bus.subscribe("$SRV.STATS", asked.put_nowait)
+    ours = msgspec.json.encode({"name": "fairlead-agent", "id": "a1"})
+
+    async def answer() -> None:
+        while True:
+            to = (await asked.get()).reply
+            await bus.emit(to, reply)
+            await bus.emit(to, ours)
+
+    answering = asyncio.create_task(answer())
+    _, body = await gateway.call("GET", "/api/status")
+    assert [service["name"] for service in body["services"]] == ["fairlead-agent"]
+    answering.cancel()
+    await heard.unsubscribe()
+
+
 async def test_agents_come_from_the_live_configuration(gateway: RunningGateway, bus: Bus) -> None:
     _, body = await gateway.call("GET", "/api/agents")
     rest = {"description": "", "mode": "ask", "tools": [], "work_mode": ""}

@@ -364,6 +364,7 @@ async def test_runs_are_listed_of_sessions_that_the_caller_sees(world: GatewayIn
             run_id=f"r-{session}", session=session, outcome="completed", started_at=at, ended_at=at
         )
         await bus.publish(run_subject(run), msgspec.json.encode(run))
+        await bus.publish(run_subject(run), b'{"of":"a later version"}')  # hides no others
 
     async def listed_to(user: str) -> set[str]:
         answer = await world.ask(world.token(user, "read"), "GET", "/api/runs")

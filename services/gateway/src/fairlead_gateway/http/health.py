@@ -231,12 +231,21 @@ async def _services(gateway: Gateway, verb: str) -> list[dict[str, object]]:
             asked = gateway.bus.request_many(f"$SRV.{verb}", b"", timeout_s=STATUS_WAIT_S)
             async with aclosing(asked) as replies:
                 async for reply in replies:
-                    service = msgspec.json.decode(reply.data, type=dict[str, object])
-                    if str(service.get("name", "")).startswith("fairlead-"):
+                    service = _service_in(reply.data)
+                    if service is not None:
                         found.append(service)
-    except (FairleadError, TimeoutError, *UNDECODABLE) as error:
+    except (FairleadError, TimeoutError) as error:
         log.warning("status_incomplete", error=str(error))
     return found
+
+
+def _service_in(data: bytes) -> dict[str, object] | None:
+    """One of ours that answered; None for a service of someone else, whatever that says."""
+    try:
+        service = msgspec.json.decode(data, type=dict[str, object])
+    except UNDECODABLE:
+        return None
+    return service if str(service.get("name", "")).startswith("fairlead-") else None
 
 
 async def _executors_or_nothing(gateway: Gateway) -> list[object]:

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import Final, NamedTuple
 
 import msgspec
+import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,12 +18,16 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.run_history import RunRecord, runs_filter
+from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.received import Record
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import json_response
 from fairlead_gateway.http.request_parsing import MAX_SEQ, check_parameters, one, whole_number
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.identity.session_access import sees
 from fairlead_gateway.observability.newest_first import newest_first
+
+log = structlog.get_logger()
 
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 500
@@ -94,6 +99,15 @@ def _is_listed(gateway: Gateway, principal: Principal, run: RunRecord) -> bool:
     return summary is not None and run.started_at >= summary.created_at
 
 
+def _run_in(record: Record) -> RunRecord | None:
+    """The run; None for one that only a later version can read, which hides no others."""
+    try:
+        return _decode(record.data)
+    except UNDECODABLE as error:
+        log.warning("run_unreadable", seq=record.seq, error=str(error))
+        return None
+
+
 async def read_page(bus: Bus, query: RunQuery, limit: int, before: int, is_listed: IsListed) -> RunPage:
     """At most `limit` runs that are older than the record `before`; 0: the newest.
 
@@ -110,11 +124,12 @@ async def read_page(bus: Bus, query: RunQuery, limit: int, before: int, is_liste
     async with aclosing(newest_first(bus, subjects.RUN_HISTORY, filter_subject, before)) as records:
         async for record in records:
             read += 1
-            run = _decode(record.data)
+            if (run := _run_in(record)) is None:
+                continue
             if run.ended_at < query.since - SLACK_MS:
                 break
             if query.takes(run) and is_listed(run):
                 found.append(run)
-            if len(found) == limit or read == MAX_READ:
+            if len(found) == limit or read >= MAX_READ:
                 return RunPage(runs=found, next=record.seq if record.seq > 1 else None)
     return RunPage(runs=found)
