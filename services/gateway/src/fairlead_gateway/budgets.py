@@ -5,23 +5,19 @@ from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
 
 import msgspec
-import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.budgets import end_of, scope_of_agent, scope_of_user
 from fairlead_common.protocol.entries import SharedLedger
 from fairlead_common.protocol.ledger_sums import MAX_LEDGERS, LedgersAsked, LedgerSum, LedgerSums
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_gateway import responses
+from fairlead_gateway.agent_service import answered, asked
 from fairlead_gateway.gateway import Gateway, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters
 from fairlead_gateway.identity.principal import Principal
-
-log = structlog.get_logger()
 
 WITHIN_S: Final = 5.0
 _MICRO: Final = 1_000_000
@@ -78,13 +74,8 @@ async def _sums(gateway: Gateway, ledgers: list[SharedLedger]) -> list[LedgerSum
         Problem: 503, the agent service does not answer.
     """
     body = msgspec.json.encode(LedgersAsked(ledgers=ledgers))
-    try:
-        reply = await gateway.bus.request(subjects.AGENT_BUDGETS, body, timeout_s=WITHIN_S)
-        sums = _answer.decode(reply.data).sums
-    except (NotFoundError, FairleadError, TimeoutError, *UNDECODABLE) as error:
-        log.warning("budgets_unanswered", error=type(error).__name__)
-        text = "the agent service does not answer; try again"
-        raise Problem(503, text, headers={"Retry-After": "2"}) from None
+    found = await asked(gateway.bus, subjects.AGENT_BUDGETS, body, _answer, within_s=WITHIN_S)
+    sums = answered(found).sums
     if len(sums) != len(ledgers):
         raise Problem(503, f"the agent service told of {len(sums)} budgets, not of {len(ledgers)}")
     return sums

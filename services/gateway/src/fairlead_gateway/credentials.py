@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common.bus.buckets import Bucket
-from fairlead_common.errors import FairleadError, InvalidInputError, NotFoundError
+from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.credentials import (
     AGENT_KEY,
@@ -31,6 +31,7 @@ from fairlead_common.protocol.credentials import (
 from fairlead_common.protocol.messages import ExecutorInfo
 from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service.sealing import published, seal
+from fairlead_gateway.agent_service import answered, asked
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.health import executor_records
 from fairlead_gateway.http.problems import Problem, json_response
@@ -93,7 +94,7 @@ async def remove(request: Request) -> Response:
     gateway = gateway_of(request)
     name, recipient = check_name(request.path_params["name"]), _recipient(request)
     user = principal_of(request).user
-    known = await _asked(gateway, CredentialQuestion(), LIST_WITHIN_S)
+    known = await _known(gateway, CredentialQuestion(), LIST_WITHIN_S)
     if known is not None and _find(known, name, recipient) is None:
         raise Problem(404, f"credential {name} of {recipient} does not exist")
     marker = RemovedCredential(removed_at_ms=time.time_ns() // 1_000_000, removed_by=user)
@@ -108,7 +109,7 @@ async def listing(request: Request) -> Response:
     """All credentials and their last tests."""
     check_parameters(request)
     gateway = gateway_of(request)
-    known = _answered(await _asked(gateway, CredentialQuestion(), LIST_WITHIN_S))
+    known = answered(await _known(gateway, CredentialQuestion(), LIST_WITHIN_S))
     hosts: dict[str, SealingKeys] = {}
     if any(info.recipient != AGENT_RECIPIENT for info in known):
         async with answering():
@@ -122,7 +123,7 @@ async def test(request: Request) -> Response:
     gateway = gateway_of(request)
     name, recipient = check_name(request.path_params["name"]), _recipient(request)
     question = CredentialQuestion(test=name, recipient=recipient)
-    found = _find(_answered(await _asked(gateway, question, TEST_WITHIN_S)), name, recipient)
+    found = _find(answered(await _known(gateway, question, TEST_WITHIN_S)), name, recipient)
     if found is None:
         raise Problem(404, f"credential {name} of {recipient} does not exist")
     log.info("credential_test_asked", credential=name, recipient=recipient, user=principal_of(request).user)
@@ -187,24 +188,13 @@ def _heartbeat(data: bytes) -> str:
     return ""
 
 
-async def _asked(
+async def _known(
     gateway: Gateway, question: CredentialQuestion, within_s: float
 ) -> list[CredentialInfo] | None:
     """What the agent service tells of credentials; None if it does not answer."""
-    try:
-        reply = await gateway.bus.request(
-            subjects.AGENT_CREDENTIALS, msgspec.json.encode(question), timeout_s=within_s
-        )
-        return _answer.decode(reply.data).credentials
-    except (NotFoundError, FairleadError, TimeoutError, *UNDECODABLE) as error:
-        log.warning("credentials_unanswered", error=type(error).__name__)
-        return None
-
-
-def _answered(known: list[CredentialInfo] | None) -> list[CredentialInfo]:
-    if known is None:
-        raise Problem(503, "the agent service does not answer; try again", headers={"Retry-After": "2"})
-    return known
+    body = msgspec.json.encode(question)
+    found = await asked(gateway.bus, subjects.AGENT_CREDENTIALS, body, _answer, within_s=within_s)
+    return None if found is None else found.credentials
 
 
 def _find(known: list[CredentialInfo], name: str, recipient: str) -> CredentialInfo | None:

@@ -3,21 +3,17 @@
 from typing import Final
 
 import msgspec
-import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.known_models import KnownModel, KnownModels
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import moment_s
 from fairlead_common.service.live_config import LiveConfig
+from fairlead_gateway.agent_service import asked
 from fairlead_gateway.gateway import Gateway, answering, gateway_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.openai_api.shapes import Model, ModelList
-
-log = structlog.get_logger()
 
 WITHIN_S: Final = 7.0  # the agent service gives providers 4 s
 
@@ -67,12 +63,8 @@ def _model(gateway: Gateway, name: str, created: int, known: KnownModel | None =
 
 async def _known_model(gateway: Gateway, agent: str) -> KnownModel | None:
     profile = gateway.config.current.agent(agent)
-    try:
-        reply = await gateway.bus.request(subjects.AGENT_KNOWN_MODELS, b"", timeout_s=WITHIN_S)
-        models = _known.decode(reply.data).models
-    except (FairleadError, TimeoutError, *UNDECODABLE) as error:
-        log.warning("models_unanswered", error=type(error).__name__)
-        return None
+    found = await asked(gateway.bus, subjects.AGENT_KNOWN_MODELS, b"", _known, within_s=WITHIN_S)
+    models = found.models if found is not None else []
     return next((each for each in models if profile and each.name == profile.model), None)
 
 
