@@ -97,6 +97,18 @@ async def test_a_workspace_that_is_gone_is_not_made_again_for_it(host: Host) -> 
     assert not moved.exists()
 
 
+async def test_a_note_that_a_power_cut_left_empty_hides_no_other(host: Host) -> None:
+    await host.started("e1")
+    call, _ = await started(host)
+    host.kill("e1")
+    empty = host.state / "background" / "empty"
+    empty.touch()
+    await host.started("e2")
+    go(host)
+    assert (await told(host, call)).output == "begun\nover\n"
+    assert not empty.exists()
+
+
 @pytest.mark.parametrize("point", ["tools.watch.before", "tools.ended.before", "tools.ended.after"])
 async def test_an_executor_killed_on_the_way_is_followed_by_one_that_tells_unless_it_did(
     host: Host, tmp_path: Path, point: str

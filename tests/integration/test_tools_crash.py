@@ -165,6 +165,17 @@ async def test_call_of_a_living_executor_elsewhere_is_left_to_it(host: Host) -> 
     assert not (host.workspace / "ran").exists()
 
 
+@pytest.mark.parametrize(
+    "claim", [b"", b'{"by":"executor","holder":"a b.*"}', b'{"by":"executor","holder":"\xff"}', b"[" * 5000]
+)
+async def test_a_claim_that_names_no_executor_makes_its_call_unknown(host: Host, claim: bytes) -> None:
+    call = await host.ask("bash", command="touch ran")
+    await host.bus.create(s.TOOLS, s.tool_claim(HOST, call.call_id), claim)
+    await host.started("e1")
+    assert (await host.result(call)).status == "unknown"
+    assert not (host.workspace / "ran").exists()
+
+
 async def test_read_of_a_dead_executor_is_simply_done_again(host: Host) -> None:
     call = await host.ask("ls")
     await host.claim(call, by="executor", holder="dead", journal="another", attempt="1")

@@ -129,10 +129,21 @@ class BackgroundWatch:
     def _notes(self) -> list[tuple[str, BackgroundNote]]:
         try:
             paths = [each for each in self._folder.iterdir() if not each.name.startswith(".")]
-            return [(each.name, _decoder.decode(each.read_bytes())) for each in paths]
-        except (OSError, *UNDECODABLE) as error:
+            return [(path.name, note) for path in paths if (note := self._read(path)) is not None]
+        except OSError as error:
             log.warning("background_notes_unreadable", error=str(error))
             return []
+
+    def _read(self, path: Path) -> BackgroundNote | None:
+        """The note, if it is one: a power cut may leave an empty file, of which nothing can be told."""
+        try:
+            return _decoder.decode(path.read_bytes())
+        except FileNotFoundError:  # told by another executor meanwhile
+            return None
+        except UNDECODABLE as error:
+            log.warning("background_note_removed", call=path.name, error=str(error))
+            path.unlink(missing_ok=True)
+            return None
 
     async def _watch(self, call_id: str, note: BackgroundNote) -> None:
         pause_s = RETRY_S

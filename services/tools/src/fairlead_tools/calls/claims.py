@@ -15,7 +15,9 @@ from fairlead_common.bus.buckets import Bucket
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
+from fairlead_common.protocol.ids import is_id
 from fairlead_common.protocol.messages import ToolCall, ToolClaim
+from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_tools.calls.liveness import Liveness
 from fairlead_tools.calls.records import Note, Records
 from fairlead_tools.config import ExecutorConfig
@@ -48,6 +50,15 @@ class ClaimVerdict(NamedTuple):
 
 
 _decoder = msgspec.json.Decoder(ToolClaim)
+
+
+def _read(data: bytes) -> ToolClaim:
+    """The claim that was there. One that cannot be read is of an executor of which nothing is known."""
+    try:
+        return _decoder.decode(data)
+    except UNDECODABLE as error:
+        log.warning("claim_unreadable", error=str(error))
+        return ToolClaim(by="executor", holder="")
 
 
 class CallClaims:
@@ -112,14 +123,14 @@ class CallClaims:
         except ConflictError as error:
             if error.record is None:
                 raise
-            return _decoder.decode(error.record.data)
+            return _read(error.record.data)
         return claim
 
     async def _lives(self, there: ToolClaim) -> bool:
         """Whether another executor holds the claim and is at it. Under this folder its lock tells."""
         if there.journal == self._records.identity:
             return self._liveness.alive(there.holder)
-        if there.holder == self._config.executor:
+        if there.holder == self._config.executor or not is_id(there.holder):
             return False
         bucket = Bucket(self._bus, subjects.BUCKET_EXECUTORS)
         return await bucket.get(f"{self._config.host}.{there.holder}") is not None
