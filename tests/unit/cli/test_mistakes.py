@@ -1,10 +1,13 @@
 """What people type wrong, or run where it cannot work: an error that says what to do, never a traceback."""
 
+import contextlib
 import json
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -152,6 +155,38 @@ def test_an_output_that_nobody_reads_any_more_is_no_failure(gateway: FakeGateway
         process.stdout.close()
         assert process.wait(60) == 0
         assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "coloured"), [("X", "1", True), ("NO_COLOR", "1", False), ("TERM", "dumb", False)]
+)
+def test_colours_are_left_out_where_they_are_not_wanted(
+    tmp_path: Path, name: str, value: str, coloured: bool
+) -> None:
+    own = {key: each for key, each in os.environ.items() if not key.startswith(("FAIRLEAD_", "NO_COLOR"))}
+    command = [sys.executable, "-m", "fairlead.main", "doctor", "--offline"]
+    environ = {**own, "TERM": "xterm", "FAIRLEAD_HOME": str(tmp_path / "home"), name: value}
+    terminal, other = pty.openpty()
+    with subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=other) as process:
+        os.close(other)
+        printed = b""
+        with (
+            contextlib.suppress(OSError),
+            open(terminal, "rb", buffering=0) as screen,
+        ):  # its other end is closed
+            while piece := screen.read(65_536):
+                printed += piece
+        process.wait(60)
+    assert b"home" in printed
+    assert (b"\x1b[" in printed) == coloured
+
+
+def test_a_backup_of_nothing_leaves_nothing(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    done = run_here({"FAIRLEAD_HOME": str(home)}, "backup")
+    assert done.returncode == 69
+    assert done.stderr == f"fairlead: Fairlead was never started in {home}: run `fairlead up` first\n"
+    assert not home.exists()
 
 
 def test_an_output_without_the_signs_prints_others(gateway: FakeGateway) -> None:

@@ -153,7 +153,7 @@ def main(argv: list[str] | None = None) -> None:
     status: Any = 0
     _print_everywhere()
     try:
-        status = fairlead.main(args=argv, prog_name="fairlead", standalone_mode=False)
+        status = fairlead.main(args=argv, prog_name="fairlead", standalone_mode=False, color=_colour())
     except CommandError as error:
         click.echo(f"fairlead: {error}{error.hint() if error.hint else ''}", err=True)
         status = error.code
@@ -188,6 +188,11 @@ def main(argv: list[str] | None = None) -> None:
         click.echo(f"fairlead: {error.strerror}: {error.filename or 'a file could not be written'}", err=True)
         status = FAILED
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _colour() -> bool | None:
+    """Whether to print colours; None: where the output is a terminal."""
+    return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
 
 
 def _print_everywhere() -> None:

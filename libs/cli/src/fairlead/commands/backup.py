@@ -146,9 +146,11 @@ def _make(home: Home, to: Path | None, url: str | None, progress: "Progress") ->
     from fairlead_node.backup.archive import Writer, unwritten
     from fairlead_node.backup.create import backup_path, take_backup
 
-    path = backup_path(to, home)
+    path = to or home.path
 
     async def make(bus: "Bus") -> None:
+        nonlocal path
+        path = backup_path(to, home)  # makes folders, so only once there is something to back up
         with Writer(path) as writer:
             await take_backup(bus, writer, home, progress.tell)
 
