@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.config_text import new_name_note
 from fairlead.main import _COMMANDS
 from tests.support.command_line import Done, run_here
 from tests.unit.cli.fake_gateway import FakeGateway, fake_gateway
@@ -179,6 +180,22 @@ def test_colours_are_left_out_where_they_are_not_wanted(
         process.wait(60)
     assert b"home" in printed
     assert (b"\x1b[" in printed) == coloured
+
+
+@pytest.mark.parametrize(
+    ("key", "note"),
+    [
+        ("agents.mian.mode", "note: agents.mian is new; did you mean main?"),
+        ("agents.main.mode", ""),
+        ("agents.reviewer.mode", ""),
+        ("tools.mcp.githup", "note: tools.mcp.githup is new; did you mean github?"),
+        ("tools.mcp.github.args", ""),
+        ("agents.main.mode.more", ""),
+    ],
+)
+def test_a_new_name_in_the_configuration_that_is_like_an_old_one_is_told(key: str, note: str) -> None:
+    before = {"agents": {"main": {"mode": "ask"}}, "tools": {"mcp": {"github": {"args": []}}}}
+    assert new_name_note(before, key) == note
 
 
 def test_a_backup_of_nothing_leaves_nothing(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from fairlead.near_names import did_you_mean
 from fairlead_common.service.config_revisions import NOTHING, Revision
 
 _SHOWN_CHARS: Final = 60
@@ -49,6 +50,24 @@ def origin_lines(
         else:
             origin = "default"
         yield f"{key} = {json.dumps(value, ensure_ascii=False)}  ({origin})"
+
+
+def new_name_note(before: Mapping[str, object], key: str) -> str:
+    """That a key makes something of a new name which is much like an old one; empty: it does not.
+
+    Args:
+        before: the effective values; all settings are there, so what is not is a name that people give.
+    """
+    place: object = before
+    parts = key.split(".")
+    for number, part in enumerate(parts):
+        if not isinstance(place, Mapping):
+            return ""
+        if part not in place:
+            near = did_you_mean(part, map(str, place))
+            return f"note: {'.'.join(parts[: number + 1])} is new{near}" if near else ""
+        place = place[part]
+    return ""
 
 
 def leaves(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from fairlead.config_text import history_lines, origin_lines
+from fairlead.config_text import history_lines, new_name_note, origin_lines
 from fairlead.options import Subcommands
 from fairlead_common.bus import Bus
 from fairlead_common.errors import FairleadError, InvalidInputError
@@ -84,6 +84,8 @@ def set_value(key: str, value: str) -> None:
             raise CommandError(f"{key}: not JSON: {error}", USAGE) from error
 
     def change(document: Json) -> None:
+        if note := new_name_note(_built(document), key):
+            click.echo(note, err=True)
         _put(document, key, content)
         # A number as a number, once it is known to be one.
         _put(document, key, _at(_built(document), key))
