@@ -6,12 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from fairlead_common.protocol import subjects
+from fairlead_common.received import Record
 from tests.integration.gateway_fixture import FakeAgent
 from tests.support.gateway_process import GatewayProcess, gateway_process
 from tests.support.slow_readers import Ask, reads_nothing
+from tests.support.waiting import until
 
 ENTRIES = 40
 ENTRY_BYTES = 250_000
+COMPLETIONS = 30
+DROPPED_WITHIN_S = 120.0  # 20 s, on a machine with nothing else to do
 
 
 async def long_response(gateway: GatewayProcess) -> tuple[str, str]:
@@ -47,6 +52,7 @@ async def settled_mb(gateway: GatewayProcess) -> float:
         ("response", 20, 2000),
         ("entries", 40, 5000),  # an answer is in memory whole: there are few such at a time
         ("flood", 40, 10_000),
+        ("mcp", 40, 2000),  # the end of the log alone
     ],
 )
 async def test_a_client_that_reads_nothing_costs_little(
@@ -55,6 +61,7 @@ async def test_a_client_that_reads_nothing_costs_little(
     async with gateway_process(tmp_path / "home") as gateway, AsyncExitStack() as stack:
         response, session = await long_response(gateway)
         await gateway.http.get(f"/api/sessions/{session}/entries?limit=1")
+        await gateway.http.post("/mcp", json={})  # loads its package
         before = await settled_mb(gateway)
         for _ in range(readers):
             name = response if ask == "response" else session
@@ -62,3 +69,29 @@ async def test_a_client_that_reads_nothing_costs_little(
         grown_kb = (await settled_mb(gateway) - before) * 1000 / readers
         assert (await gateway.http.get("/api/me")).status_code == 200
     assert grown_kb < most_kb, f"{grown_kb:.0f} KB for each of {readers}"
+
+
+async def test_a_client_that_reads_nothing_of_its_completion_costs_little_and_is_dropped(
+    tmp_path: Path,
+) -> None:
+    async with gateway_process(tmp_path / "home") as gateway, AsyncExitStack() as stack:
+        connected, before = await gateway.connections(), await settled_mb(gateway)
+        for number in range(COMPLETIONS):
+            await stack.enter_async_context(reads_nothing(gateway.port, "chat", f"prompt {number}"))
+        for prompt in await until(lambda: prompts(gateway), "all are accepted"):
+            agent = FakeAgent(gateway.bus, subjects.parse_session(prompt.subject).session)
+            await agent.begin([prompt.seq])
+            for number in range(8):
+                await agent.reply(f"m{number}", "a word " * (ENTRY_BYTES // 7))
+        grown_kb = (await settled_mb(gateway) - before) * 1000 / COMPLETIONS
+        assert grown_kb < 2000, f"{grown_kb:.0f} KB for each of {COMPLETIONS}"
+        async with asyncio.timeout(DROPPED_WITHIN_S):
+            while await gateway.connections() > connected:
+                await asyncio.sleep(0.5)
+
+
+async def prompts(gateway: GatewayProcess) -> list[Record]:
+    """The prompts of all sessions, once all completions were accepted."""
+    mail = gateway.bus.read(subjects.SESSIONS, "fairlead.session.*.in.prompt.>")
+    found = [record async for record in mail]
+    return found if len(found) >= COMPLETIONS else []

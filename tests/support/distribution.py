@@ -37,7 +37,7 @@ SECONDS: Final = {
     "tests/integration/test_mcp_tools.py": 128,
     "tests/e2e/test_going_on.py": 125,
     "tests/attacks/test_revoked_streams.py": 75,
-    "tests/attacks/test_slow_readers.py": 45,
+    "tests/attacks/test_slow_readers.py": 90,
     "tests/attacks/test_hostile_users.py": 40,
     "tests/integration/test_service_systemd.py": 110,
     "tests/integration/test_executor_network.py": 105,

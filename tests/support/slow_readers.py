@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from tests.integration.gateway_fixture import TOKEN
 
-Ask = Literal["events", "websocket", "response", "entries", "flood"]
+Ask = Literal["events", "websocket", "response", "entries", "flood", "chat", "mcp"]
 
 FLOOD = 100  # requests that one client sends at once
 _HANDSHAKE = (
@@ -24,8 +24,9 @@ async def reads_nothing(port: int, ask: Ask, name: str) -> AsyncIterator[None]:
 
     Args:
         ask: the events of a session, the same over the WebSocket API, a stored response as a stream, a page
-            of the log; `flood`: as many pages as it can ask for, over the WebSocket API.
-        name: of the session, or the response.
+            of the log; `flood`: as many pages as it can ask for, over the WebSocket API; `chat`: a completion
+            as a stream; `mcp`: a transcript from the MCP server.
+        name: of the session, or the response; of `chat`: the prompt.
     """
     loop, sock = asyncio.get_running_loop(), socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)  # else the kernel reads megabytes for it
@@ -40,6 +41,13 @@ async def reads_nothing(port: int, ask: Ask, name: str) -> AsyncIterator[None]:
                     await loop.sock_sendall(sock, get(f"/v1/responses/{name}?stream=true"))
                 case "entries":
                     await loop.sock_sendall(sock, get(f"/api/sessions/{name}/entries"))
+                case "chat":
+                    messages = [{"role": "user", "content": name}]
+                    body = {"model": "main", "stream": True, "messages": messages}
+                    await loop.sock_sendall(sock, _post("/v1/chat/completions", body))
+                case "mcp":
+                    read = {"method": "resources/read", "params": {"uri": f"fairlead://session/{name}"}}
+                    await loop.sock_sendall(sock, _post("/mcp", {"jsonrpc": "2.0", "id": 1, **read}))
                 case "websocket" | "flood":
                     await loop.sock_sendall(sock, _HANDSHAKE)
                     await loop.sock_recv(sock, 4096)
@@ -56,6 +64,16 @@ async def reads_nothing(port: int, ask: Ask, name: str) -> AsyncIterator[None]:
 def get(path: str) -> bytes:
     """A request by HTTP."""
     return f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+
+
+def _post(path: str, body: dict[str, Any]) -> bytes:
+    content = json.dumps(body).encode()
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+        "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+        f"Content-Length: {len(content)}\r\n\r\n"
+    )
+    return head.encode() + content
 
 
 def _frame(method: str, **params: Any) -> bytes:

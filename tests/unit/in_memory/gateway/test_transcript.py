@@ -77,3 +77,15 @@ async def test_a_transcript_says_that_it_is_the_end_of_a_long_log(
             text = await transcripts.read(world.gateway, admin, "s")
         assert text.index("left out") < text.index("0005x") < len(text), limit
         assert "0000x" not in text, limit
+
+
+async def test_a_transcript_is_as_long_whatever_is_read_of_the_log_at_first(
+    world: GatewayInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = Principal("admin", frozenset({"read"}), "token", role="admin", account="admin")
+    await write(world, 40, 1000)
+    whole = await transcripts.read(world.gateway, admin, "s")
+    assert [f"{number:04}x" in whole for number in range(40)] == [True] * 40
+    for some in (1, 3000, 20_000):
+        monkeypatch.setattr(transcripts, "SOME_READ_BYTES", some)
+        assert await transcripts.read(world.gateway, admin, "s") == whole

@@ -29,6 +29,7 @@ from fairlead_gateway.sessions.transcript import READ_WITHIN_S, has_before, read
 MEDIA_TYPE: Final = "text/markdown"
 PAGE: Final = 100
 MAX_RECORDS: Final = 1000
+SOME_READ_BYTES: Final = 1 << 20
 MAX_READ_BYTES: Final = 16 << 20  # results of tools are long, and little of them is shown
 MAX_CHARS: Final = 200_000
 RESULT_CHARS: Final = 2000  # of a tool's result that are shown
@@ -75,21 +76,34 @@ async def read(gateway: Gateway, principal: Principal, session: str) -> str:
         await check_session(gateway, principal, session, "read")
         summary = await find(gateway, session)
         start = await generation_start(gateway.bus, session)
-        records = await read_before(
-            gateway.bus, session, _END, MAX_RECORDS, after=start, max_bytes=MAX_READ_BYTES
-        )
-        parts: list[str] = []
-        size, first = 0, 0
+        parts, first = await _last_parts(gateway, session, start)
+        if first and await has_before(gateway.bus, session, first, after=start):
+            parts.append("(what was said earlier is left out)")
+    head = f"# {summary.title or session}\n\nSession {session}, agent {summary.agent}, {summary.status}"
+    return "\n\n".join([head, *reversed(parts)])
+
+
+async def _last_parts(gateway: Gateway, session: str, start: int) -> tuple[list[str], int]:
+    """What was said last, the newest first; and the sequence of the first record of that, 0 if there is none.
+
+    Most transcripts are full with little of the log: more is read only for those that are not.
+    """
+    parts: list[str] = []
+    size, first, before, left = 0, 0, _END, MAX_RECORDS
+    for most in (min(SOME_READ_BYTES, MAX_READ_BYTES), MAX_READ_BYTES - SOME_READ_BYTES):
+        if left <= 0 or most <= 0:
+            break
+        records = await read_before(gateway.bus, session, before, left, after=start, max_bytes=most)
         for record in reversed(records):
             shown = [text for each in await placed(gateway.objects, record) for text in _parts(each)]
             size, first = size + sum(map(len, shown)), record.seq
             parts += reversed(shown)
             if size > MAX_CHARS:
-                break
-        if first and await has_before(gateway.bus, session, first, after=start):
-            parts.append("(what was said earlier is left out)")
-    head = f"# {summary.title or session}\n\nSession {session}, agent {summary.agent}, {summary.status}"
-    return "\n\n".join([head, *reversed(parts)])
+                return parts, first
+        if not records:
+            break
+        before, left = first, left - len(records)
+    return parts, first
 
 
 def _parts(record: Placed) -> Iterator[str]:
