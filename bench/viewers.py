@@ -102,10 +102,6 @@ async def viewers(options: Options) -> Result:
     return shown, {"alone": alone, "crowds": raw, "memory_mb": [empty, watched]}
 
 
-def _scaled(options: Options, readers: dict[Ask, int]) -> dict[Ask, int]:
-    return {ask: options.scaled(count) for ask, count in readers.items()}
-
-
 async def _crowd(
     gateway: GatewayProcess,
     agents: list[FakeAgent],

@@ -29,7 +29,7 @@ from fairlead_gateway.identity.running_requests import RunningRequests
 from fairlead_gateway.openai_api.waiting_clients import WaitingClients
 from fairlead_gateway.sessions.session_index import Index
 
-LARGE_ANSWERS_AT_ONCE: Final = 4
+LARGE_ANSWERS_AT_ONCE: Final = 2
 ANSWER_WITHIN_S: Final = 12.0  # of a request that waits for NATS; a restart of the server fits in
 
 
