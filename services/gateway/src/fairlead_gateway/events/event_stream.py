@@ -223,7 +223,7 @@ class EventStream:
         async with tail:
             while not self._deleted and self._may_go_on():
                 news = await self._take(tail)
-                chunk = await self._encode(news) if news else []
+                chunk = await self._show_all_but_last(news, write) if news else []
                 if not (caught_up or news is None or tail.is_behind or self._unreadable):
                     chunk.append(frames.caught_up())
                     caught_up = True
@@ -272,25 +272,38 @@ class EventStream:
             await asyncio.sleep(0.1)
             return None
 
-    async def _encode(self, news: list[tuple[int, Record]]) -> list[EventParts]:
-        frames = self._frames
-        chunk: list[EventParts] = []
+    async def _show_all_but_last(self, news: list[tuple[int, Record]], write: Write) -> list[EventParts]:
+        """Write the events of what is new, a piece at a time: records lie in the object store, and are large.
+
+        The last piece is not written, and returned.
+        """
+        piece: list[EventParts] = []
+        size = 0
         for source, record in news:
-            if source == _EVENT:
-                frame = frames.live(record)
-                if frame is not None:
-                    chunk.append(frame)
-            elif deletion_in(record) is not None:
-                self._deleted = True
-                return [*chunk, frames.deleted(record.seq)]
-            else:
-                try:
-                    entries = await placed(self._gateway.objects, record)
-                    chunk += frames.record(encoded_record(record.seq, entries))
-                except LaterVersionError as error:
-                    self._unreadable = error
-                    return chunk
-        return chunk
+            if size >= HELD_BYTES:
+                await write(piece)
+                piece, size = [], 0
+                if not self._may_go_on():
+                    return []
+            events = [] if self._unreadable or self._deleted else await self._encode(source, record)
+            piece += events
+            size += sum(len(part) for event in events for part in event)
+        return piece
+
+    async def _encode(self, source: int, record: Record) -> list[EventParts]:
+        frames = self._frames
+        if source == _EVENT:
+            frame = frames.live(record)
+            return [] if frame is None else [frame]
+        if deletion_in(record) is not None:
+            self._deleted = True
+            return [frames.deleted(record.seq)]
+        try:
+            entries = await placed(self._gateway.objects, record)
+            return frames.record(encoded_record(record.seq, entries))
+        except LaterVersionError as error:
+            self._unreadable = error
+            return []
 
     async def _is_gone(self) -> bool:
         try:
