@@ -158,3 +158,16 @@ async def test_a_summary_is_written_after_the_approvals_that_it_counts(
         async with asyncio.timeout(20):
             while await approvals() != 1:
                 await asyncio.sleep(0.02)
+
+
+async def test_an_approval_may_wait_for_a_hundred_years(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, object] = {
+        "agents.main.mode": "ask",
+        "agents.main.approval_timeout_s": 3_153_600_000,
+    }
+    async with agent_service(nats_server, monkeypatch, settings=settings):
+        await w.say("a", "op=P1 steps=1")
+        assert (await w.run_end("a")).outcome == "waiting_approval"
+        assert await w.bus.last(s.TIMERS, s.timer("a", f"approval-{(await w.approval('a')).id}")) is not None

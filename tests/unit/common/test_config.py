@@ -57,6 +57,12 @@ def test_override_may_add_an_agent() -> None:
             'agents.main.max_turns: must be a whole number of at least 1, got "0"',
         ),
         ("agents.main.max_turns", "many", 'agents.main.max_turns: must be a whole number, got "many"'),
+        (
+            "agents.main.approval_timeout_s",
+            "1e12",
+            "agents.main.approval_timeout_s: must be a number of at most 3153600000, got",
+        ),
+        ("tools.timeout_s", "100000", "tools.timeout_s: must be a number of at most 86400, got"),
         ("models.retries", "99", 'models.retries: must be a whole number of at most 20, got "99"'),
         (
             "tools.mcp.y",

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, get_args
 import msgspec
 
 from fairlead_common.config.cron import HeartbeatConfig
-from fairlead_common.config.part import ConfigPart, Count, Positive
+from fairlead_common.config.part import Ahead, ConfigPart, Count, Positive
 from fairlead_common.config.policy import Rules
 from fairlead_common.config.sandboxes import SandboxChoice
 from fairlead_common.config.sessions import Days
@@ -143,9 +143,9 @@ class AgentConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
     verify: VerifyCommands = []
     verify_timeout_s: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 600
     verify_rounds: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
-    approval_timeout_s: Positive = 604_800.0
+    approval_timeout_s: Ahead = 604_800.0
     question_timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 900.0
-    client_result_timeout_s: Positive = 86_400.0
+    client_result_timeout_s: Ahead = 86_400.0
     retention_days: Days | None = None
     heartbeat: HeartbeatConfig = HeartbeatConfig()
     background: BackgroundConfig = BackgroundConfig()

@@ -35,6 +35,7 @@ from fairlead_common.config.web import WebConfig
 from fairlead_common.decode_problems import explained
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import check_id
+from fairlead_common.protocol.messages import MAX_CALL_S
 from fairlead_common.protocol.undecodable import UNDECODABLE
 
 
@@ -59,7 +60,7 @@ class ToolsConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
             their settings.
     """
 
-    timeout_s: Positive = 120.0
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=MAX_CALL_S)] = 120.0
     start_timeout_s: Positive = 300.0
     lost_host_s: Positive = 120.0
     others_tokens: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 4000

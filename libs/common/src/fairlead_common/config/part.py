@@ -5,6 +5,8 @@ from typing import Annotated
 import msgspec
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
+# Seconds that a timer may be set ahead: a hundred years. Servers count times in 64 bits of nanoseconds.
+Ahead = Annotated[float, msgspec.Meta(gt=0, le=3_153_600_000)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
 # Extensions by the name of their entry point, and what their factory is given.

@@ -14,6 +14,7 @@ from fairlead_common.protocol.server_prompts import PromptOrigin
 
 MAX_TEXT_CHARS = 4_000_000
 MAX_ATTACHMENTS: Final = 32  # of one message
+MAX_CALL_S: Final = 86_400  # that one call of a tool may take
 MAX_FILE_BYTES: Final = 64 << 20  # of one attachment
 
 # `local`, `bubblewrap`, `docker`, `ssh`, or one of another package (`tools.sandboxes.<name>`).
@@ -217,7 +218,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     arguments: dict[str, object]
     workspace: str
     token: str
-    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 120.0
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=MAX_CALL_S)] = 120.0
     sandbox: SandboxKind = "local"
     scope: str = "shared"
     access: WorkspaceAccess = "rw"
@@ -353,7 +354,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     shows: str | None = None
     group: str = ""
     flags: list[TrustFlag] = []
-    timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 0.0
+    timeout_s: Annotated[float, msgspec.Meta(ge=0, le=MAX_CALL_S)] = 0.0
     command_argument: str = ""
     outside_sandbox: bool = False
 

@@ -53,7 +53,7 @@ from fairlead_common.protocol.entries import (
     HookDecisionEntry,
 )
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.messages import PromptOptions, ToolCall, ToolSpec
+from fairlead_common.protocol.messages import MAX_CALL_S, PromptOptions, ToolCall, ToolSpec
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.log_formats import REQUIRES_ACTION
 
@@ -430,7 +430,7 @@ class ToolCalls:
 def _limit_s(arguments: dict[str, object], spec: ToolSpec) -> float:
     """Time limit of the call in seconds, from its argument or its tool; 0: neither sets one."""
     asked = arguments.get("timeout_s")
-    if isinstance(asked, int | float) and spec.group not in _FOREIGN:
+    if isinstance(asked, int | float) and spec.group not in _FOREIGN and 0 < asked <= MAX_CALL_S:
         return float(asked)
     return spec.timeout_s
 
