@@ -167,6 +167,12 @@ def test_a_user_who_is_disabled_is_signed_out_without_touching_the_page(
     tab.page.get_by_role("button", name="Sign in").click()
     expect(tab.page.get_by_text("The token has ended: its user is disabled.")).to_be_visible()
     expect(why).to_have_count(0)
+    writes = up.api("POST", "/api/tokens", {"user": "olga", "scopes": ["write"]})["token"]
+    tab.expect_trouble("403")
+    tab.page.get_by_label("Token").fill(writes)
+    tab.page.get_by_role("button", name="Sign in").click()
+    expect(tab.page.get_by_text("You cannot use this login here.")).to_be_visible()
+    expect(tab.page.get_by_role("button", name="Sign in")).to_be_enabled()
 
 
 def test_another_user_of_the_browser_finds_nothing_of_the_one_before_in_any_tab(

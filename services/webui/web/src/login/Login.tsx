@@ -36,6 +36,7 @@ export function Login({ why, onDone }: { why: string; onDone: () => void }) {
     setProblem(null);
     try {
       await api.login(by);
+      await api.me(); // a login that may not read is of no use here
       onDone();
     } catch (error) {
       setProblem(wordsFor(error, "token" in by ? by.token : ""));

@@ -26,6 +26,9 @@ describe("a token that is refused", () => {
     expect(whyNoToken(refused("login_ended", "the token has ended: its user is disabled"), "flt_0123")).toBe(
       "The token has ended: its user is disabled.",
     );
+    expect(whyNoToken(refused("forbidden", "this needs the scope `read`", 403), "flt_0123")).toBe(
+      "You cannot use this login here. This needs the scope `read`.",
+    );
     expect(whyNoToken(refused("too_many_failures", "Try later.", 429), "flt_0123")).toBe("Try later.");
   });
 });

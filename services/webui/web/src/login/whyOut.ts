@@ -13,8 +13,8 @@ export function whyOut(error: Pick<ApiError, "status" | "code" | "message">, was
 
 /** Why a token was not taken. */
 export function whyNoToken(error: Pick<ApiError, "status" | "code" | "message">, token: string): string {
-  if (error.code === "login_ended") return sentence(error.message);
-  if (error.status !== 401 && error.status !== 403) return error.message;
+  if (error.code === "login_ended" || error.status === 403) return whyOut(error, false);
+  if (error.status !== 401) return error.message;
   return token.startsWith("flt_")
     ? "This token is not valid: it was revoked, or it is not all of the token."
     : "This token is not valid. Use the token that was printed at the first start.";
