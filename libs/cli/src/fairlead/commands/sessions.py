@@ -235,7 +235,7 @@ def move(session: str, host: str | None, force_empty: bool, url: str | None) -> 
 @click.option("--deny", multiple=True, metavar="RULE", help="Never here, instead of earlier ones; '': none.")
 @URL
 def change(session: str, url: str | None, deny: tuple[str, ...], **wishes: str | bool | None) -> None:
-    """Change settings of a session; options that are not given stay the same."""
+    """Rename, pin or archive a session, or change its settings."""
     from urllib.parse import quote
 
     from fairlead.access import open_client
