@@ -433,6 +433,16 @@ async def test_unknown_agent_profile_ends_the_run_failed(
         await w.say("a", "hello", agent="nobody")
         end = await w.run_end("a")
     assert (end.outcome, end.error) == ("failed", "agent: 'nobody' is not configured")
+    assert end.error_code == "not_configured"
+
+
+async def test_a_model_that_cannot_exist_ends_the_run_failed_for_its_configuration(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "hello", model="nonsense/x")
+        end = await w.run_end("a")
+    assert (end.outcome, end.error_code) == ("failed", "not_configured")
 
 
 async def test_drain_hands_an_open_run_over_to_another_worker(

@@ -298,7 +298,7 @@ def test_an_abort_ends_the_run_whatever_it_is_at(log: World) -> None:
 def test_a_run_of_an_agent_that_is_not_configured_ends(log: World) -> None:
     log.start()
     log.user("one", 1)
-    assert log.step(limits=None) == EndRun("failed", "agent: 'main' is not configured")
+    assert log.step(limits=None) == EndRun("failed", "agent: 'main' is not configured", "not_configured")
 
 
 def test_a_session_of_no_configured_agent_still_begins_runs_and_is_deleted(log: World) -> None:

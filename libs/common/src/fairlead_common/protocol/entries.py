@@ -130,7 +130,7 @@ class RunEndEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
             `context_length_exceeded`, `model_auth`, `model_rate_limited`, `model_quota_exceeded`,
             `model_unavailable`, `model_request_refused`, `input_refused`, `content_filter`, `refusal`,
             `reply_paused`, `output_limit`, `empty_reply`, `stuck`, `verification_failed`, `response_format`,
-            `client_gone`. Later versions may add more.
+            `client_gone`, `not_configured`. Later versions may add more.
         left_out: entries of messages that later requests to the model leave out, since it could not take
             them: too long, or refused. A tool result stays paired with its call. The log keeps them.
         left_out_images: the same of their images alone.

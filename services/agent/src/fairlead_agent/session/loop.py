@@ -22,6 +22,7 @@ from fairlead_agent.models.interface import ModelError
 from fairlead_agent.session.branches import Branches
 from fairlead_agent.session.mailbox import Mailbox
 from fairlead_agent.session.next_step import (
+    NOT_CONFIGURED,
     NOT_VERIFIED,
     AddHeartbeatMessage,
     AddProcessLines,
@@ -186,7 +187,7 @@ class AgentLoop:
         except ModelError as error:
             await self._ending.fail(error, self._turn.cause)
         except InvalidInputError as error:
-            await self._ending.close(EndRun("failed", str(error)))
+            await self._ending.close(EndRun("failed", str(error), NOT_CONFIGURED))
 
     @property
     def _profile(self) -> AgentConfig:

@@ -27,6 +27,7 @@ from fairlead_common.session_log.verification import commands
 
 MOVED = "the conversation goes on from another entry"
 NOT_VERIFIED: Final = "verification_failed"  # `RunEndEntry.error_code`
+NOT_CONFIGURED: Final = "not_configured"
 MAX_ATTEMPTS = 5  # owners in a row that took over a run and got no further
 
 
@@ -301,7 +302,7 @@ def next_step(state: SessionState, start: StartRun | None, limits: RunLimits | N
     if state.requests:
         return EndRun("aborted", MOVED)
     if limits is None:
-        return EndRun("failed", f"agent: {state.agent!r} is not configured")
+        return EndRun("failed", f"agent: {state.agent!r} is not configured", NOT_CONFIGURED)
     if state.attempts > MAX_ATTEMPTS:
         text = f"{MAX_ATTEMPTS} workers in a row took over this run without progress; the run was given up"
         return EndRun("failed", text)
