@@ -433,6 +433,19 @@ async def test_a_message_on_a_subject_becomes_a_prompt_once_by_its_key(
         assert b"rate_per_minute" in refused.data
 
 
+@pytest.mark.parametrize("action", ["prompt", "system"])
+async def test_a_message_of_which_a_template_leaves_no_text_is_told_to_have_done_nothing(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    trigger = {"subject": "ci.>", "session": "builds", "action": action, "template": "{json.missing} "}
+    async with scheduler(nats_server, monkeypatch, settings={"cron.triggers": {"ci": trigger}}):
+        await ask(bus, "cron.status")
+        answer = msgspec.json.decode((await bus.request("ci.main", b"{}")).data)
+    assert answer["fired"] is False
+    assert answer["reason"] == "cron.triggers.ci.template: it leaves no text of this message"
+    assert await mail(bus, "builds", "prompt") == await mail(bus, "builds", "notice") == []
+
+
 async def test_a_hook_runs_a_job_with_what_came(
     w: World, nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,9 @@ class EventTriggers:
         if not trigger.session:
             raise InvalidInputError(f"cron.triggers.{name}", "names neither a job nor a session")
         session = check_id(trigger.session, "session")
+        if not text.strip():  # a session keeps aside what says nothing
+            reason = f"cron.triggers.{name}.template: it leaves no text of this message"
+            return Fired(fired=False, reason=reason)
         if trigger.action == "prompt":
             agent = trigger.agent or None
             await self._mail.prompt(session, key, text, agent, untrusted=not trigger.trusted)
