@@ -9,6 +9,7 @@ import pytest
 
 from fairlead_agent.session.timers import drop_timers, set_timer
 from fairlead_common.bus import Bus
+from fairlead_common.bus.connection import Subscription
 from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
 from fairlead_common.bus.streams import consumer_names, ensure_consumer, has_consumer
 from fairlead_common.bus.tail import Tail, TailSource
@@ -478,6 +479,44 @@ async def test_a_handler_that_fails_ends_neither_the_reading_nor_its_subscriptio
         raise ValueError("a defect of whoever subscribed")
 
     await bus.subscribe("fairlead.test", fail)
+    for data in (b"one", b"two"):
+        await bus.emit("fairlead.test", data)
+    await bus.round_trip()
+    assert heard == [b"one", b"two"]
+
+
+async def test_those_who_hear_the_same_subject_come_and_go_on_their_own(bus: Bus) -> None:
+    heard: dict[str, list[bytes]] = {name: [] for name in "abcd"}
+
+    async def subscribe(name: str) -> Subscription:
+        return await bus.subscribe("fairlead.test", lambda delivery: heard[name].append(delivery.data))
+
+    async def say(data: bytes) -> None:
+        await bus.emit("fairlead.test", data)
+        await bus.round_trip()
+
+    first, second = await subscribe("a"), await subscribe("b")
+    await say(b"one")
+    await first.unsubscribe()
+    await say(b"two")
+    third = await subscribe("c")
+    await say(b"three")
+    for each in (second, third, third):
+        await each.unsubscribe()
+    await say(b"four")
+    await subscribe("d")
+    await say(b"five")
+    assert heard == {"a": [b"one"], "b": [b"one", b"two", b"three"], "c": [b"three"], "d": [b"five"]}
+
+
+async def test_a_handler_that_fails_keeps_a_message_from_no_other(bus: Bus) -> None:
+    heard: list[bytes] = []
+
+    def fail(_: Delivery) -> None:
+        raise ValueError("a defect of whoever subscribed")
+
+    await bus.subscribe("fairlead.test", fail)
+    await bus.subscribe("fairlead.test", lambda delivery: heard.append(delivery.data))
     for data in (b"one", b"two"):
         await bus.emit("fairlead.test", data)
     await bus.round_trip()

@@ -19,6 +19,7 @@ from fairlead_common.bus.failover import Failover
 from fairlead_common.bus.inbox_client import InboxClient
 from fairlead_common.bus.reply_inbox import ReplyInbox, delivery_of, next_reply
 from fairlead_common.bus.settings import RECONNECT_PAUSE_S, BusSettings, client_options
+from fairlead_common.bus.shared_subjects import SharedSubjects
 from fairlead_common.errors import (
     AccessRefusedError,
     BusUnavailableError,
@@ -53,6 +54,7 @@ class Connection:
 
     def __init__(self, connection: InboxClient, settings: BusSettings) -> None:
         self._nc = connection
+        self._shared = SharedSubjects(connection)
         self.settings = settings
         self.closed = asyncio.Event()
         self.refusal = ""
@@ -247,6 +249,8 @@ class Connection:
 
         What several subscriptions hear comes in the order in which the server sent it.
         """
+        if not queue:
+            return await self._shared.hear(subject, handler)
         return _Subscribed(await self._nc.hear(subject, handler, queue=queue))
 
     async def request(
