@@ -1,6 +1,7 @@
 """An executor that is told to stop while it runs a call itself: what is known by then is not lost."""
 
 import asyncio
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from fairlead_common.bus.settings import BusSettings
 from fairlead_common.protocol import subjects as s
 from fairlead_common.received import Delivery, Headers
 from fairlead_tools import main as tools_main
-from tests.integration.tools_fixture import HOST, Host
+from tests.integration.tools_fixture import HOST, WAIT_S, WAITING, Host
 from tests.support.nats_server import NatsServer
 from tests.support.outcomes import text_of
 from tests.support.waiting import until
@@ -52,3 +53,23 @@ async def test_a_result_that_comes_while_the_executor_stops_is_written_before_it
         await asyncio.wait(parts, timeout=15)
     await bus.close()
     assert text_of(await host.result(call, within_s=10)) == "worked"
+
+
+async def test_an_executor_without_a_server_ends_with_its_commands_and_the_next_one_tells_their_results(
+    host: Host, nats_server: NatsServer
+) -> None:
+    process = await host.started("e1", FAIRLEAD_FINISH_S="600", FAIRLEAD_DRAIN_S="600")
+    call = await host.ask("bash", command=WAITING)
+    await until(lambda: host.lines("ran"), "it runs")
+    nats_server.kill()
+    process.send_signal(signal.SIGTERM)
+    await until(lambda: "service_draining" in host.log("e1"), "it is told to stop")
+    assert process.poll() is None, "the command still runs"
+    (host.workspace / "go").touch()
+    assert await asyncio.to_thread(process.wait, WAIT_S) == 0, host.log("e1")
+    assert "results_left" in host.log("e1")
+    nats_server.start()
+    await host.started("e2")
+    outcome = await host.result(call)
+    assert (outcome.status, text_of(outcome).strip()) == ("ok", "end")
+    assert host.lines("ran") == ["x"]

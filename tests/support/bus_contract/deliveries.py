@@ -11,6 +11,7 @@ from fairlead_agent.session.timers import drop_timers, set_timer
 from fairlead_common.bus import Bus
 from fairlead_common.bus.connection import Subscription
 from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
+from fairlead_common.bus.retry import WRITE_DEADLINE_S
 from fairlead_common.bus.streams import consumer_names, ensure_consumer, has_consumer
 from fairlead_common.bus.tail import Tail, TailSource
 from fairlead_common.errors import BusUnavailableError, NotFoundError
@@ -44,6 +45,26 @@ async def test_live_tail_has_no_gap_and_no_repeat_while_the_server_is_killed(
     following.cancel()
     await writer.close()
     assert seen == written
+
+
+async def test_a_tail_that_is_told_to_stop_does_not_wait_for_a_server_that_is_away(
+    bus: Bus, server: Server
+) -> None:
+    stop = asyncio.Event()
+    seen: list[int] = []
+    source = TailSource(s.SESSIONS, s.session_log("a"), 1, chained=True)
+    written = await append(bus, "a", 0)
+    async with Tail(bus, s.live("a"), [source], lambda _: 0) as tail:
+        following = asyncio.create_task(tail.follow(stop, lambda _, record: seen.append(record.seq)))
+        await until(lambda: seen == [written])
+        server.kill()
+        await until(lambda: not bus.connected)
+        tail.catch_up_soon()
+        await until(lambda: not tail.is_behind)  # it reads, and would go on trying for half a minute
+        stop.set()
+        async with asyncio.timeout(WRITE_DEADLINE_S / 2):
+            await following
+    server.start()
 
 
 async def test_pull_loop_goes_on_after_the_server_was_killed(bus: Bus, server: Server) -> None:

@@ -82,6 +82,7 @@ class Tail:
         self._behind = True
         self._catching_up = False  # what is heard meanwhile waits for its turn
         self._changed = asyncio.Event()
+        self._reading: asyncio.Timeout | None = None  # of `follow`
         self._polled_at = 0.0
         self._subscriptions: list[Subscription] = []
         self._forget: Callable[[], None] = _nothing
@@ -150,20 +151,29 @@ class Tail:
                 if not await self.wait(self._poll_s):
                     continue
                 try:
-                    news = await self.take()
+                    async with asyncio.timeout(None) as self._reading:
+                        news = await self.take()
+                except TimeoutError:
+                    if not stop.is_set():
+                        raise
+                    return  # what it waited for may never come: a server that was ended together with it
                 except RetryableError as error:
                     log.warning("tail_behind", live=self._live[0], error=str(error))
                     continue
+                finally:
+                    self._reading = None
                 for index, record in news:
                     handle(index, record)
 
     @asynccontextmanager
     async def woken_by(self, stop: asyncio.Event) -> AsyncIterator[None]:
-        """Inside, `wait` returns as soon as `stop` is set."""
+        """Inside, `wait` returns as soon as `stop` is set, and what `follow` reads is given up."""
 
         async def wake() -> None:
             await stop.wait()
             self._changed.set()
+            if self._reading is not None:
+                self._reading.reschedule(asyncio.get_running_loop().time())
 
         async with asyncio.TaskGroup() as tasks:
             waking = tasks.create_task(wake())

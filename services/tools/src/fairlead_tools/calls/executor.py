@@ -54,6 +54,8 @@ from fairlead_tools.workspaces.workspaces import Workspaces, impossible
 
 log = structlog.get_logger()
 
+LOOK_S = 1.0  # how often a stop looks whether it still waits for something
+SERVER_AWAY_S = 5.0  # a server that is away for longer is not being restarted
 PROGRESS_S = 2.0  # how often a delivery is told that work goes on
 ADOPT_S = 3.0  # how often it looks for calls of executors that died
 OTHER_ALIVE_S = 5.0
@@ -159,12 +161,28 @@ class Executor:
         """Wait for calls in its hands, and for commands that siblings run in its container."""
         try:
             async with asyncio.timeout(self._config.finish_s):
-                if open_calls := [each.task for each in self._serving.values()]:
-                    await asyncio.wait(open_calls)
+                await self._finish_calls()
                 while await asyncio.to_thread(running_here, self._config.state):  # noqa: ASYNC110 - no one tells
                     await asyncio.sleep(0.1)
         except TimeoutError:
             log.warning("commands_cut_off", after_s=self._config.finish_s)
+
+    async def _finish_calls(self) -> None:
+        """Wait for calls in its hands; without a server only until none works.
+
+        No result can be written then. The next executor finds those of commands in the journal.
+        """
+        loop = asyncio.get_running_loop()
+        heard_s = loop.time()
+        while open_calls := [each.task for each in self._serving.values()]:
+            await asyncio.wait(open_calls, timeout=LOOK_S)
+            if self._bus.connected or self._executor_calls.running:
+                heard_s = loop.time()
+            if loop.time() - heard_s < SERVER_AWAY_S:
+                continue
+            if not await asyncio.to_thread(running_here, self._config.state):
+                log.warning("results_left", calls=len(self._serving))
+                return
 
     async def _finish_executor_calls(self) -> None:
         """Wait for calls that would end with this process, until their results are written."""
