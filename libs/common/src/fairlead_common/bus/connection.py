@@ -36,7 +36,8 @@ REFUSED_PAUSE_S: Final = 1.0
 REFUSED_PATIENCE_S: Final = 3.0  # how long a server may refuse the user before that is believed
 LOOK_EVERY_S: Final = 1.0  # whether the connection has ended
 MAX_SUBJECTS_BYTES: Final = 4000  # of one message; servers take lines of 4096 bytes
-# The other side hung up. uvloop's transport says so with a RuntimeError when it is closed. asyncio's transport of TLS has nothing to write to when it was closed twice.
+# The other side hung up. asyncio's transport of TLS has nothing to write to when it was closed twice.
+# When we hang up ourselves, uvloop's transport may be closed already, which it says with a RuntimeError.
 _GONE: Final = (OSError, AttributeError)
 _REFUSALS: Final = ("authorization violation", "authorization failed", "user authentication")
 _FORBIDDEN: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
