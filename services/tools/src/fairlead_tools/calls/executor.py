@@ -6,36 +6,29 @@ or this one after a restart, asks these three and goes on.
 """
 
 import asyncio
-import time
 from typing import NamedTuple
 
-import msgspec
 import structlog
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.chunked_requests import read_parts
 from fairlead_common.bus.dead_letters import dead_letter
 from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
 from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputError
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
-from fairlead_common.protocol.events import ToolExecutionUpdate
-from fairlead_common.protocol.ids import check_id
-from fairlead_common.protocol.messages import ToolCall, ToolResult
+from fairlead_common.protocol.messages import ToolCall
 from fairlead_common.protocol.tool_names import available_names
-from fairlead_common.protocol.trace import trace_headers, trace_id
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.undo import UNDO
 from fairlead_common.received import Delivery
-from fairlead_common.service.telemetry import AttributeValue, EndedSpan, record_span, span_id
 from fairlead_tools.calls.background_watch import BackgroundWatch
 from fairlead_tools.calls.claims import CallClaims, ClaimVerdict
 from fairlead_tools.calls.liveness import Liveness
-from fairlead_tools.calls.masked_stream import MaskedStream
 from fairlead_tools.calls.outputs import Outputs
 from fairlead_tools.calls.person_questions import PersonQuestions
 from fairlead_tools.calls.records import Records
+from fairlead_tools.calls.requests import call_of
+from fairlead_tools.calls.results import Results
 from fairlead_tools.calls.run_files_check import RunFilesCheck
 from fairlead_tools.calls.runner_calls import RunnerCalls
 from fairlead_tools.checkpoints.checkpoints import Checkpoints, with_reason
@@ -45,7 +38,6 @@ from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.executor_tools.asking import ASKING
 from fairlead_tools.executor_tools.call_trace import CALL_TRACE
 from fairlead_tools.executor_tools.calls import ExecutorCalls
-from fairlead_tools.executor_tools.secret import HELD
 from fairlead_tools.executor_tools.tools import ExecutorTool, ExecutorTools
 from fairlead_tools.host_policy import HostPolicy
 from fairlead_tools.sandboxes.sandbox import Place, Sandboxes, SandboxRefusedError
@@ -61,9 +53,6 @@ ADOPT_S = 3.0  # how often it looks for calls of executors that died
 OTHER_ALIVE_S = 5.0
 DRAIN_S = 8.0  # for calls that would end with this process
 ANSWER_S = 1.5  # then for those that came to an end meanwhile: what is known must not be lost
-
-_call = msgspec.json.Decoder(ToolCall)
-_encode = msgspec.json.Encoder().encode
 
 _NO_WORKSPACE = "The workspace cannot be used: {}."
 _LOST = (
@@ -105,8 +94,6 @@ class Executor:
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._bus = bus
-        self._objects = Outputs(bus, config.host)
-        self._shown: dict[str, MaskedStream] = {}  # by call: what of its output was told while it runs
         self._config = config
         self._sandboxes = sandboxes
         self._executor_tools = executor_tools
@@ -118,8 +105,10 @@ class Executor:
         self._undo = UndoTool(checkpoints, workspaces, sandboxes)
         self._host_policy = HostPolicy(config, sandboxes.attributes)
         self._background = BackgroundWatch(bus, config, sandboxes, liveness)
-        self._runner_calls = RunnerCalls(sandboxes, self._objects, self._show)
-        self._executor_calls = ExecutorCalls(config.state, self._show)
+        outputs = Outputs(bus, config.host)
+        self._results = Results(bus, config, outputs)
+        self._runner_calls = RunnerCalls(sandboxes, outputs, self._results.show)
+        self._executor_calls = ExecutorCalls(config.state, self._results.show)
         self._questions = PersonQuestions(bus, config.host)
         self._tasks = tasks
         self._serving: dict[str, Serving] = {}
@@ -281,7 +270,7 @@ class Executor:
 
     async def _settle(self, call_id: str, message: StreamMessage) -> float | None:
         """None once the call needs no further delivery, else the seconds until it may come again."""
-        call = await self._decode(call_id, message)
+        call = await call_of(self._bus, self._config.host, call_id, message)
         trace = message.headers.get(subjects.H_TRACE)
         if call.name not in BY_NAME and call.name != UNDO:
             await self._executor_tools.wait(call.name)  # what others offer may not be known yet
@@ -296,7 +285,7 @@ class Executor:
                 return OTHER_ALIVE_S
             case "unknown":
                 log.error("call_outcome_unknown", call=call_id)
-                await self._answer(call, text_outcome("unknown", _LOST, is_error=True), trace)
+                await self._results.write(call, text_outcome("unknown", _LOST, is_error=True), trace)
                 self._records.finish(call_id)
                 return None
             case "run":
@@ -305,7 +294,7 @@ class Executor:
         if settled is problem and self._executor_calls.was_started(call_id):
             settled = text_outcome("unknown", _LOST, is_error=True)  # and meanwhile it became impossible
         if settled is not None:
-            await self._answer(call, settled, trace)
+            await self._results.write(call, settled, trace)
             self._records.finish(call_id)
         elif verdict.place is not None:
             await self._run_in_sandbox(call, verdict, verdict.place, trace, target, problem)
@@ -337,13 +326,13 @@ class Executor:
             if error.asked or not (verdict.fresh or repeatable):
                 outcome = text_outcome("unknown", f"{_LOST} Its sandbox is gone: {error}.", is_error=True)
             self._records.settle(call.call_id, verdict.attempt, outcome)
-            await self._answer(call, outcome, trace)
+            await self._results.write(call, outcome, trace)
             self._records.finish(call.call_id)
             return
         if files.changed is not None and outcome is files.changed:
             self._records.settle(call.call_id, verdict.attempt, outcome)  # also if they change back
         if outcome is not None:
-            await self._answer(call, with_reason(outcome, off), trace)
+            await self._results.write(call, with_reason(outcome, off), trace)
             self._background.note(call, place, outcome)
         if not off:
             await self._checkpoints.after(call, place)
@@ -363,26 +352,8 @@ class Executor:
                 outcome = await self._executor_calls.outcome(call, tool)
             finally:
                 asking.end()
-        await self._answer(call, outcome, trace)
+        await self._results.write(call, outcome, trace)
         self._records.finish(call.call_id, keep=tool is None or not tool.spec.idempotent)
-
-    async def _decode(self, call_id: str, message: StreamMessage) -> ToolCall:
-        try:
-            call = _call.decode(await self._payload(call_id, message))
-            check_id(call.session, "session")
-        except (InvalidInputError, *UNDECODABLE) as error:
-            raise BadMessageError(f"{message.subject}: {error}") from error
-        if call.call_id != call_id:
-            raise BadMessageError(f"{message.subject}: call_id is {call.call_id[:80]!r}")
-        return call
-
-    async def _payload(self, call_id: str, message: StreamMessage) -> bytes:
-        parts = message.headers.get(subjects.H_PARTS)
-        if parts is not None:
-            return await read_parts(self._bus, self._config.host, call_id, parts)
-        if subjects.H_OBJECT in message.headers:  # from an earlier version; executors read no objects
-            raise BadMessageError(f"{message.subject}: it is in the object store, not in parts")
-        return message.data
 
     async def _target(self, call: ToolCall) -> CallTarget:
         """Where the call would run, or why it cannot. Its workspace is made by then."""
@@ -407,45 +378,3 @@ class Executor:
         place = self._sandboxes.place(call, workspace)
         is_remote = sandbox.is_remote
         return CallTarget(problem, repeatable=spec.idempotent, place=place, is_remote=is_remote)
-
-    async def _show(self, call: ToolCall, text: str, offset: int) -> None:
-        masked = self._shown.setdefault(call.call_id, MaskedStream(HELD))
-        text, offset = masked.feed(text, offset)
-        if not text:
-            return
-        update = ToolExecutionUpdate(call_id=call.call_id, text=text, offset=offset)
-        await self._bus.emit(subjects.event(call.session), _encode(update))
-
-    async def _answer(self, call: ToolCall, outcome: ToolOutcome, trace: str | None) -> None:
-        """Write the result, unless there is one already (the agent gave up, or we died before the end)."""
-        self._shown.pop(call.call_id, None)
-        outcome = HELD.outcome(outcome)
-        result = ToolResult(
-            call_id=call.call_id, token=call.token, outcome=outcome, executor=self._config.executor
-        )
-        payload, headers = await self._objects.pack(_encode(result))
-        headers |= trace_headers(trace)
-        subject = subjects.mail(call.session, "result", call.call_id)
-        if not await self._bus.offer(subject, payload, headers, point="tools.result"):
-            log.info("result_already_stored", call=call.call_id)
-        now_ms = time.time() * 1000
-        about: dict[str, AttributeValue] = {"gen_ai.tool.name": call.name, "fairlead.host": self._config.host}
-        record_span(
-            EndedSpan(
-                f"run {call.name}",
-                trace,
-                span_id("executor", call.call_id),
-                now_ms - outcome.duration_ms,
-                now_ms,
-                kind="consumer",
-                attributes=about,
-            )
-        )
-        log.info(
-            "tool_finished",
-            call=call.call_id,
-            tool=call.name,
-            status=outcome.status,
-            duration_ms=outcome.duration_ms,
-            trace=trace_id(trace),
-        )
