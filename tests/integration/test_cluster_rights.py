@@ -38,8 +38,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
     with NatsCluster(folder, extra=render_accounts(users)) as running:
 
         async def prepare() -> None:
-            async with asyncio.timeout(60), user_of(running, "provisioner", running.url) as bus:
-                await provisioner.everything(bus, ["mill"])
+            async with asyncio.timeout(100), user_of(running, "provisioner", running.url) as bus:
+                while True:
+                    try:
+                        return await provisioner.everything(bus, ["mill"])
+                    except BusUnavailableError:  # on a busy machine a server may seem offline to the leader
+                        await asyncio.sleep(1)
 
         asyncio.run(prepare())
         yield running

@@ -42,6 +42,14 @@ async def test_models_of_anthropic_and_of_configured_providers_get_their_keys_fr
             environ |= {"FAIRLEAD_MODEL": "gpu/scripted", "WHERE_IT_LIES": "of-the-gpu"}
             await asyncio.to_thread(up.start)
             assert await answered(up) == "completed"
+            default = ("config", "set", "models.default", "gpu/scripted")
+            assert (await asyncio.to_thread(up.cli, *default)).returncode == 0
+            await asyncio.to_thread(up.stop)
+
+            del environ["FAIRLEAD_MODEL"]
+            await asyncio.to_thread(up.start)
+            assert "default model: gpu/scripted (as configured)" in up.tail()
+            assert await answered(up) == "completed"
             await asyncio.to_thread(up.stop)
 
             environ["FAIRLEAD_MODEL"] = "nowhere/scripted"
@@ -52,6 +60,6 @@ async def test_models_of_anthropic_and_of_configured_providers_get_their_keys_fr
         finally:
             await asyncio.to_thread(up.__exit__)
     assert "models.default: must be demo" in up.tail()
-    assert model.keys == ["sk-claude", "of-the-gpu"]
+    assert model.keys == ["sk-claude", "of-the-gpu", "of-the-gpu"]
     assert model.refused == []
-    assert [each["model"] for each in model.requests] == ["claude-sonnet-4-5", "scripted"]
+    assert [each["model"] for each in model.requests] == ["claude-sonnet-4-5", "scripted", "scripted"]

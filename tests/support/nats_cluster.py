@@ -120,9 +120,13 @@ class NatsCluster:
     starts = "nats"
 
     def __init__(self, folder: Path, places: Sequence[Place] | None = None, extra: str = "") -> None:
-        places = places or on_loopback()
-        self.nodes = [
-            Node(folder / f"n{number}", f"n{number}", place, places, extra)
+        self._folder, self._places, self._extra = folder, places, extra
+        self.nodes = self._nodes()
+
+    def _nodes(self) -> list[Node]:
+        places = self._places or on_loopback()
+        return [
+            Node(self._folder / f"n{number}", f"n{number}", place, places, self._extra)
             for number, place in enumerate(places, start=1)
         ]
 
@@ -134,11 +138,27 @@ class NatsCluster:
         try:
             for node in self.nodes:
                 node.launch()
+            while not self._places and self._has_lost_a_port():  # to another test, since it was found free
+                self.__exit__()
+                self.nodes = self._nodes()
+                for node in self.nodes:
+                    node.launch()
             self.wait_leader()
         except BaseException:
             self.__exit__()
             raise
         return self
+
+    def _has_lost_a_port(self, within_s: float = 10.0) -> bool:
+        """Whether a server ended because another process had one of its ports; else all of them listen."""
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            if any(node.process and node.process.poll() is not None for node in self.nodes):
+                return any("address already in use" in node.tail() for node in self.nodes)
+            if all(node.monitor("/healthz?js-server-only=true") for node in self.nodes):
+                return False
+            time.sleep(0.05)
+        return False
 
     def __exit__(self, *_: object) -> None:
         for node in self.nodes:

@@ -442,6 +442,7 @@ def test_one_executor_leads_and_all_read_what_it_wrote(tmp_path: Path) -> None:
     assert second.lead()
 
 
+@pytest.mark.process
 async def test_folder_of_the_catalogues_that_cannot_be_written_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fairlead_common.config import Config
 
 TIMEOUT_S: Final = 20.0
-_STORED: Final = "jetstream/*/streams/KV_config"  # below the folder of the embedded server
+_STORED: Final = "jetstream/jetstream/*/streams/KV_config"  # of any account of the embedded server
 
 
 class StartConfiguration(NamedTuple):
