@@ -1,11 +1,13 @@
 """pydantic-ai."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from tests.clients.stack import AGENT, Stack
+from tests.support.waiting import eventually
 
 pydantic_ai = pytest.importorskip("pydantic_ai")
 openai_models = pytest.importorskip("pydantic_ai.models.openai")
@@ -40,8 +42,12 @@ async def test_tools_are_run_and_a_history_goes_on_in_its_session(stack: Stack) 
     assert (first.output.strip(), cities) == ("It is warm.", ["Bonn"])
     second = await asked.run(f"op=PAMORE {call}", message_history=first.all_messages())
     assert (second.output.strip(), cities) == ("It is warm.", ["Bonn", "Bonn"])
-    page = stack.up.api("GET", "/api/sessions?source=api&limit=1000")
-    [session] = [each["id"] for each in page["sessions"] if each["title"].startswith("op=PATOOL")]
+
+    def listed() -> list[str]:
+        page = stack.up.api("GET", "/api/sessions?source=api&limit=1000")
+        return [each["id"] for each in page["sessions"] if each["title"].startswith("op=PATOOL")]
+
+    [session] = await asyncio.to_thread(eventually, listed, "the session is listed with its title")
     said = [each["message"] for each in stack.up.entries(session) if each["type"] == "message"]
     assert [each["role"] for each in said] == ["user", "assistant", "tool_result", "assistant"] * 2
 
