@@ -16,7 +16,7 @@ import structlog
 from nats.aio.subscription import Subscription as NatsSubscription
 
 from fairlead_common.bus.failover import Failover
-from fairlead_common.bus.inbox_client import InboxClient
+from fairlead_common.bus.inbox_client import InboxClient, end_subscription
 from fairlead_common.bus.reply_inbox import ReplyInbox, delivery_of, next_reply
 from fairlead_common.bus.settings import RECONNECT_PAUSE_S, BusSettings, client_options
 from fairlead_common.bus.shared_subjects import SharedSubjects
@@ -343,10 +343,7 @@ class _Subscribed:
         self._subscription = subscription
 
     async def unsubscribe(self) -> None:
-        try:
-            await self._subscription.unsubscribe()
-        except nats.errors.Error:  # the connection is gone, and the subscription with it
-            return
+        await end_subscription(self._subscription)
 
 
 def _address(client: InboxClient) -> str:

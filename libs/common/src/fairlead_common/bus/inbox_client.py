@@ -14,6 +14,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import nats.errors
 from nats.aio.client import Client as NatsClient
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
@@ -126,6 +127,14 @@ class InboxClient(NatsClient):
         ):  # anyone may send a block that is none, and the connection must not end
             found = _fields(headers)
         return found
+
+
+async def end_subscription(subscription: Subscription) -> None:
+    """Unsubscribe; nothing if the connection is gone, and the subscription with it."""
+    try:
+        await subscription.unsubscribe()
+    except nats.errors.Error:
+        return
 
 
 def _fields(block: bytes) -> Headers:

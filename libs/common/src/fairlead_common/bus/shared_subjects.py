@@ -7,10 +7,9 @@ of them, and each copy would be read, and its headers decoded, on its own.
 import asyncio
 from collections.abc import Callable
 
-import nats.errors
 from nats.aio.subscription import Subscription as NatsSubscription
 
-from fairlead_common.bus.inbox_client import InboxClient
+from fairlead_common.bus.inbox_client import InboxClient, end_subscription
 from fairlead_common.received import Delivery
 
 Handler = Callable[[Delivery], None]
@@ -66,10 +65,7 @@ class SharedSubjects:
             return
         del self._subjects[subject]  # who hears it from now on subscribes again
         if heard.subscription is not None:
-            try:
-                await heard.subscription.unsubscribe()
-            except nats.errors.Error:  # the connection is gone, and the subscription with it
-                return
+            await end_subscription(heard.subscription)
 
 
 class Heard:
