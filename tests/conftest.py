@@ -13,7 +13,7 @@ from fairlead_common.bus.settings import BusSettings
 from fairlead_common.bus.streams import provision
 from tests.support.nats_server import NatsServer
 
-pytest_plugins = ["tests.support.tiers", "tests.support.distribution"]
+pytest_plugins = ["tests.support.tiers", "tests.support.distribution", "tests.support.failures"]
 
 # A busy machine makes a single example slow; `timeout` bounds the whole test.
 hypothesis.settings.register_profile("fairlead", deadline=None)
