@@ -1,16 +1,51 @@
 """What failed, in one line each, for the end of a long run: CI may keep no more of it than that.
 
-`scripts/test` names the file (`FAIRLEAD_TEST_FAILURES`) and shows it last; later runs add to it.
+`scripts/test` names the file (`FAIRLEAD_TEST_FAILURES`), runs what it lists again where that is allowed
+(`may_run_again`), and shows it last; those runs add to it.
 """
 
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 
+from tests.support.tiers import TIERS
+
 FILE: Final = "FAIRLEAD_TEST_FAILURES"
 _LONGEST: Final = 300  # characters of a reason
+_MOST_AGAIN: Final = 6
+_PROOFS: Final = ("tests/chaos/", "tests/attacks/")
+
+
+class Failure(NamedTuple):
+    """A line of the file; its fields are separated by tabs."""
+
+    nodeid: str
+    when: str
+    """`setup`, `call` or `teardown` of a test, `collection` of a file, or `???` of a worker that crashed."""
+    tier: str
+    """What the test needs (`TIERS`); `pure` if that is nothing, or not known."""
+    how: str
+    """`beside others` or `by itself`."""
+    reason: str
+
+
+def may_run_again(failures: Sequence[Failure]) -> bool:
+    """Whether these may be unsteady: waits too short for a busy machine, a port that somebody took.
+
+    A test that needs no other process has no such excuse, nor has what holds under faults and attacks; but
+    what the latter need may fail to start.
+    """
+    tests = {failure.nodeid for failure in failures}
+    return len(tests) <= _MOST_AGAIN and all(
+        failure.tier != "pure"
+        and failure.when in ("setup", "call", "teardown")
+        and (failure.when == "setup" or not failure.nodeid.startswith(_PROOFS))
+        for failure in failures
+    )
 
 
 class Failures:
@@ -18,18 +53,19 @@ class Failures:
 
     def __init__(self, file: Path, workers: int) -> None:
         self._file = file
-        self._beside = "beside others" if workers else "by itself"
+        self._how = "beside others" if workers else "by itself"
 
-    def _add(self, nodeid: str, when: str, longrepr: object) -> None:
+    def _add(self, nodeid: str, when: str, longrepr: object, tier: str = "pure") -> None:
         crash = getattr(longrepr, "reprcrash", None)
         words = " ".join(str(longrepr if crash is None else crash.message).split())
         reason = words[-_LONGEST:] if crash is None else words[:_LONGEST]
         with self._file.open("a") as out:
-            out.write(f"{nodeid} ({when}, {self._beside}): {reason}\n")
+            out.write("\t".join(Failure(nodeid, when, tier, self._how, reason)) + "\n")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self._add(report.nodeid, f"{report.when}, {report.duration:.0f} s", report.longrepr)
+            tier = next((name for name in sorted(TIERS) if name in report.keywords), "pure")
+            self._add(report.nodeid, report.when or "", report.longrepr, tier)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -38,7 +74,17 @@ class Failures:
 
 def pytest_configure(config: pytest.Config) -> None:
     """In the process that hears of all tests, where a file is named."""
-    if (
-        file := os.environ.pop(FILE, None)
-    ) is not None:  # neither for workers nor for a pytest that a test starts
+    # Neither workers nor a pytest that a test starts inherit it.
+    if (file := os.environ.pop(FILE, None)) is not None:
         config.pluginmanager.register(Failures(Path(file), getattr(config.option, "numprocesses", None) or 0))
+
+
+def main(file: str, tests: str) -> int:
+    """Write the names of what failed to `tests`; 1 if it counts as failed, whatever comes of another run."""
+    failures = [Failure(*line.split("\t")) for line in Path(file).read_text().splitlines()]
+    Path(tests).write_text("".join(f"{name}\n" for name in sorted({failure.nodeid for failure in failures})))
+    return not may_run_again(failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
