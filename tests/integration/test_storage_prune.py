@@ -18,6 +18,7 @@ from fairlead_common.errors import BusUnavailableError, InvalidInputError, NotFo
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.home import Home
 from fairlead_common.protocol import subjects as s
+from fairlead_common.received import Record
 from fairlead_node.backup.archive import Writer
 from fairlead_node.backup.create import take_backup
 from fairlead_node.storage import hold, prune
@@ -99,6 +100,28 @@ async def test_what_only_a_removed_object_named_goes_too(bus: Bus) -> None:
     await Objects(bus).put(b"x" * 600_000 + inner.encode())
     assert (await run(bus)).objects.count == 2
     assert await subjects_left(bus) == []
+
+
+@pytest.mark.parametrize("behind", [1, 1000], ids=["for a moment", "for good"])
+async def test_a_replica_that_lacks_a_manifest_is_asked_again(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, behind: int
+) -> None:
+    names = [await Outputs(bus, "h").put(b"%d" % number * 200_000) for number in range(2)]
+    complete, asked = bus.last_of, 0
+
+    async def last_of(stream: str, subjects: list[str]) -> list[Record]:
+        nonlocal asked
+        asked += 1
+        return (await complete(stream, subjects))[1 if asked <= behind else 0 :]
+
+    monkeypatch.setattr(bus, "last_of", last_of)
+    monkeypatch.setattr("fairlead_node.storage.stored._PAUSES_S", (0.01, 0.01))
+    if behind == 1:
+        assert sorted(copy.name for copy in (await list_stored(bus)).copies) == sorted(names)
+    else:
+        with pytest.raises(BusUnavailableError, match="1 manifests of OUTPUTS could not be read"):
+            await list_stored(bus)
+        assert asked == 3
 
 
 async def test_objects_of_other_programs_in_the_bucket_are_left_alone(bus: Bus) -> None:

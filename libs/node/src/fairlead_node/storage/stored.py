@@ -1,5 +1,6 @@
 """What the object store and the outputs of executors hold: each copy of an object, and parts of none."""
 
+import asyncio
 import re
 from collections import defaultdict
 from typing import Final, NamedTuple
@@ -13,6 +14,7 @@ from fairlead_common.received import Record
 BUCKET: Final = ""  # in place of a host
 _NAME: Final = re.compile(r"[0-9a-f]{64}")
 _AT_ONCE: Final = 256
+_PAUSES_S: Final = (0.1, 0.3, 1.0, 2.0)  # in which a replica catches up
 _CHUNKS: Final = f"$O.{s.OBJECTS}.C."
 _METAS: Final = f"$O.{s.OBJECTS}.M.>"
 
@@ -62,7 +64,7 @@ async def list_stored(bus: Bus) -> StoredObjects:
     """What the two streams hold now.
 
     Raises:
-        BusUnavailableError: NATS does not answer, or a replica lacks what another has.
+        BusUnavailableError: NATS does not answer, or a replica lacks for seconds what another has.
     """
     bucket, outputs = await _bucket(bus), await _outputs(bus)
     return StoredObjects(bucket.copies + outputs.copies, bucket.remnants + outputs.remnants)
@@ -87,15 +89,9 @@ async def _bucket(bus: Bus) -> StoredObjects:
 
 
 async def _outputs(bus: Bus) -> StoredObjects:
-    uploads: defaultdict[str, list[str]] = defaultdict(list)
-    manifests = []
-    for subject in await subjects_in(bus, s.OUTPUTS, ">"):
-        if is_manifest(subject):
-            manifests.append(subject)
-        else:
-            uploads[f"{subject.rpartition('.')[0]}.*"].append(subject)
+    uploads, manifests = await _manifests(bus)
     copies, known = [], set()
-    for record in await _records(bus, manifests):
+    for record in manifests:
         found = stored_output(record)
         if found is None:
             continue
@@ -106,15 +102,32 @@ async def _outputs(bus: Bus) -> StoredObjects:
     return StoredObjects(copies, [await _remnant(bus, s.OUTPUTS, subjects) for subjects in lost])
 
 
+async def _manifests(bus: Bus) -> tuple[dict[str, list[str]], list[Record]]:
+    """The subjects of all parts by their upload, and all manifests.
+
+    The replica that is asked for the manifests may lack what the one that lists them has.
+    """
+    pauses_s = iter(_PAUSES_S)
+    while True:
+        uploads: defaultdict[str, list[str]] = defaultdict(list)
+        manifests = []
+        for subject in await subjects_in(bus, s.OUTPUTS, ">"):
+            if is_manifest(subject):
+                manifests.append(subject)
+            else:
+                uploads[f"{subject.rpartition('.')[0]}.*"].append(subject)
+        records = await _records(bus, manifests)
+        if not (lacking := len(manifests) - len(records)):
+            return uploads, records
+        if (pause_s := next(pauses_s, None)) is None:
+            raise BusUnavailableError(f"{lacking} manifests of {s.OUTPUTS} could not be read: try again")
+        await asyncio.sleep(pause_s)
+
+
 async def _records(bus: Bus, subjects: list[str]) -> list[Record]:
     found: list[Record] = []
     for at in range(0, len(subjects), _AT_ONCE):
-        wanted = subjects[at : at + _AT_ONCE]
-        some = await bus.last_of(s.OUTPUTS, wanted)
-        if len(some) < len(wanted):
-            lacking = len(wanted) - len(some)
-            raise BusUnavailableError(f"{lacking} manifests of {s.OUTPUTS} could not be read: try again")
-        found += some
+        found += await bus.last_of(s.OUTPUTS, subjects[at : at + _AT_ONCE])
     return found
 
 
