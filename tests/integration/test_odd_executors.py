@@ -10,7 +10,7 @@ from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolOutcome
 from fairlead_common.protocol.entries import DeletedEntry, MessageEntry
 from fairlead_common.protocol.messages import ToolCall, ToolResult
-from fairlead_common.protocol.undecodable import MAX_NESTED
+from fairlead_common.undecodable import MAX_NESTED
 from tests.support.agent_world import HOST, World, agent_service
 from tests.support.nats_server import NatsServer
 from tests.support.script import NOTHING, Call, Message, Move

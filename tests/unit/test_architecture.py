@@ -75,19 +75,20 @@ OWNERS = {
 
 # The layers of `fairlead_common`, its packages and single modules, from the ground up: what each may import
 # of those below it.
-_GROUND = {"errors", "received"}
+_GROUND = {"errors", "received", "undecodable"}
 LAYERS: dict[str, set[str]] = {
     "received": set(),
     "errors": {"received"},
     "failpoints": set(),
-    "decode_problems": set(),
+    "undecodable": set(),
+    "decode_problems": {"undecodable"},
     "import_guard": set(),
     "prepared_structs": set(),
     "healthcheck": set(),  # runs every few seconds: the standard library alone
     "protocol": {*_GROUND, "decode_problems"},
     "policy": {"errors", "protocol"},
     "session_log": {*_GROUND, "protocol"},
-    "config": {"decode_problems", "errors", "protocol", "policy"},
+    "config": {"decode_problems", "errors", "undecodable", "protocol", "policy"},
     "cron": {"protocol"},
     "bus": {*_GROUND, "failpoints", "import_guard", "protocol", "session_log"},
     "permissions": {"protocol"},

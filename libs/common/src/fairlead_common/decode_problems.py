@@ -10,6 +10,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
+from fairlead_common.undecodable import UNDECODABLE
+
 # As msgspec words it: "Expected `int` >= 1 - at `$.agents[...].max_turns`"
 _AT: Final = re.compile(r"^(?P<problem>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>[^`]*)`)?$", re.DOTALL)
 _STEP: Final = re.compile(r"\.(?P<field>[^.\[]+)|\[(?P<index>[^\]]*)\]")
@@ -50,7 +52,7 @@ def explained_payload(error: Exception, payload: bytes, document: type) -> str:
         case msgspec.ValidationError():
             try:
                 content = msgspec.json.decode(payload)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:  # further on
+            except UNDECODABLE as broken:  # further on
                 return explained_payload(broken, payload, document)
             return explained(error, content, document, repeats=False)
         case msgspec.DecodeError():

@@ -7,7 +7,7 @@ import structlog
 
 from fairlead_common.bus import Bus
 from fairlead_common.errors import FairleadError
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.http.problems import Problem
 
 log = structlog.get_logger()

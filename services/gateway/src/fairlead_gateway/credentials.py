@@ -29,8 +29,8 @@ from fairlead_common.protocol.credentials import (
     sealed_key,
 )
 from fairlead_common.protocol.messages import ExecutorInfo
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service.sealing import published, seal
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.agent_service import answered, asked
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.health import executor_records

@@ -10,7 +10,7 @@ from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import Abort, OnApproval, UserInput
 from fairlead_common.protocol.notices import CreateSession, HeartbeatNotice, SystemNotice, UpdateSession
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_scheduler.owners import Owners
 
 SENDER = "cron"

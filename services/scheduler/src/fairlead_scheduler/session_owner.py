@@ -11,8 +11,8 @@ from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.notices import CreateSession
 from fairlead_common.protocol.projections import SessionSummary, decode_projection, session_key
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.users import ADMIN, Sharing
+from fairlead_common.undecodable import UNDECODABLE
 
 
 class Ownership(NamedTuple):

@@ -41,9 +41,9 @@ from fairlead_common.errors import (
 )
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import TrustFlag
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
 from fairlead_common.service.endpoints import Endpoint, serve
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

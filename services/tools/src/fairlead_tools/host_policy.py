@@ -36,8 +36,8 @@ from fairlead_common.policy.rules import (
 from fairlead_common.policy.shell_words import read
 from fairlead_common.protocol.approval_hash import shown_hash
 from fairlead_common.protocol.messages import SandboxAttributes, SandboxKind, ToolCall, ToolSpec
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service import extensions
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.specs import BY_NAME
 

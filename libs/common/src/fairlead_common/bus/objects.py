@@ -27,8 +27,8 @@ from fairlead_common.errors import BusUnavailableError, ConflictError, InvalidIn
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id, new_id
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Headers, Record
+from fairlead_common.undecodable import UNDECODABLE
 
 TIMEOUT_S: Final = 60.0
 CHUNK_BYTES: Final = 128 * 1024

@@ -12,8 +12,8 @@ from fairlead_common.bus.bus import Bus
 from fairlead_common.bus.reply_inbox import delivery_of, next_reply
 from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundError, StreamFullError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery, Headers
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

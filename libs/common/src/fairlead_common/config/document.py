@@ -36,7 +36,7 @@ from fairlead_common.decode_problems import explained
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.messages import MAX_CALL_S
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 
 class ToolsConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):

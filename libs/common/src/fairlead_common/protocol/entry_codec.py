@@ -8,8 +8,8 @@ from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.entries import Entry, LaterEntry, RunEndEntry
 from fairlead_common.protocol.entry_base import EntryBase
 from fairlead_common.protocol.subjects import H_CURSOR
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import sequence_in
+from fairlead_common.undecodable import UNDECODABLE
 
 
 class _Head(EntryBase, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from fairlead_common.protocol.entries import (
 from fairlead_common.protocol.messages import SandboxKind
 from fairlead_common.protocol.plans import PlanStep
 from fairlead_common.protocol.questions import ApprovalKind
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 
 class EventBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

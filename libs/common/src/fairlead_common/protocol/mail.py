@@ -25,7 +25,7 @@ from fairlead_common.protocol.messages import (
 )
 from fairlead_common.protocol.notices import Notice
 from fairlead_common.protocol.questions import CallQuestion
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 INPUT_KINDS = ("prompt", "steer", "followup")
 _input = msgspec.json.Decoder(UserInput)

@@ -14,8 +14,8 @@ from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.content import Usage
 from fairlead_common.protocol.plans import PlanStep
 from fairlead_common.protocol.questions import ApprovalKind
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.users import Sharing
+from fairlead_common.undecodable import UNDECODABLE
 
 SessionStatus = Literal[
     "idle", "running", "waiting_approval", "waiting_budget", "waiting_provider", "requires_action"

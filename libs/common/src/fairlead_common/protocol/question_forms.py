@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 MAX_FIELDS: Final = 20
 MAX_FIELD_CHOICES: Final = 100

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fairlead_common.protocol.subjects import Actor
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 REQUEST_INFO: Final = "Nats-Request-Info"  # set by the server on what comes from another account
 

@@ -19,8 +19,8 @@ import msgspec
 
 from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.users import Scope
+from fairlead_common.undecodable import UNDECODABLE
 
 Use = Literal["access", "login", "cookie"]
 

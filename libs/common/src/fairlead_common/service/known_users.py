@@ -14,8 +14,8 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.subjects import Actor
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.users import ADMIN, USER_PATTERN, UserRecord, user_key
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

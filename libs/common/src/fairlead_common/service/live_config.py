@@ -24,7 +24,6 @@ from fairlead_common.errors import (
 )
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.schemas import reference
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Record
 from fairlead_common.service.config_revisions import (
     DOCUMENT,
@@ -36,6 +35,7 @@ from fairlead_common.service.config_revisions import (
     revisions,
     stored_config,
 )
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

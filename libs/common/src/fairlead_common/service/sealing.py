@@ -19,7 +19,7 @@ import msgspec
 from fairlead_common.errors import UnsafeConfigurationError
 from fairlead_common.protocol.credentials import SealedCredential, SealingKey, SealingKeys
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 if TYPE_CHECKING:
     pass

@@ -24,9 +24,9 @@ from fairlead_common.protocol.credentials import (
     SealingKeys,
     sealed_key,
 )
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery, Record
 from fairlead_common.service.sealing import SealingPair
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

@@ -14,7 +14,7 @@ from fairlead_common.errors import BadMessageError, LaterVersionError
 from fairlead_common.protocol.entries import DeletedEntry, Entry, LaterEntry
 from fairlead_common.protocol.entry_codec import decode_entry, encode_entry, read_entry
 from fairlead_common.protocol.subjects import H_FORMAT
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 ONE_ENTRY: Final = 1
 SEVERAL_ENTRIES: Final = 2

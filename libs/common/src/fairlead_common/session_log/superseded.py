@@ -9,7 +9,7 @@ import msgspec
 from fairlead_common.protocol.content import AssistantMessage, ToolResultMessage
 from fairlead_common.protocol.entries import Entry, EpochEntry, MessageEntry, RunEndEntry, RunStartEntry
 from fairlead_common.protocol.hook_call_entries import HookCallsEntry, HookResultEntry
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 _KEPT: Final = 64
 

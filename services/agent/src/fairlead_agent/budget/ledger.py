@@ -17,8 +17,8 @@ from fairlead_common.bus import Bus
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import budgets, subjects
 from fairlead_common.protocol.budgets import Extension, LedgerRecord, Reservation, Settlement
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Record
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

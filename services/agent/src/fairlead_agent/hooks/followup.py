@@ -24,10 +24,10 @@ from fairlead_common.errors import ConflictError, FairleadError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import ToolResultMessage
 from fairlead_common.protocol.entries import Entry, MessageEntry, RunEndEntry
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.records import entries_in
 from fairlead_common.session_log.rules import ends_run
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

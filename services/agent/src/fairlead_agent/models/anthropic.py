@@ -25,7 +25,7 @@ from fairlead_agent.models.table import ModelFacts, facts_of
 from fairlead_agent.models.thinking import LEVELS, budget, effort, misses_thoughts, most_output
 from fairlead_common.config.models import ANTHROPIC_URL
 from fairlead_common.protocol.content import StopReason, Usage
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 VERSION: Final = "2023-06-01"
 INTERLEAVED: Final = "interleaved-thinking-2025-05-14"  # thoughts between calls, for models with a budget

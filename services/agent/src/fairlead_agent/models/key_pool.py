@@ -18,7 +18,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

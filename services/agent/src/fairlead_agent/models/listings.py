@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from fairlead_agent.models.table import ModelFacts, Prices
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 Server = Literal["", "ollama", "lmstudio", "llamacpp"]  # those that say more elsewhere than in their list
 _Row = Mapping[str, Any]

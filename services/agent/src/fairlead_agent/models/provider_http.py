@@ -12,7 +12,7 @@ import msgspec
 from fairlead_agent.models.interface import ModelError
 from fairlead_agent.models.provider_errors import provider_error
 from fairlead_agent.models.retry_times import retry_after_s, told_wait_s
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 CONNECT_WITHIN_S: Final = 15.0
 DONE: Final = b"[DONE]"

@@ -28,7 +28,7 @@ from fairlead_agent.models.table import ModelFacts, facts_of
 from fairlead_agent.models.thinking import effort, most_output
 from fairlead_common.config.models import OPENAI_URL
 from fairlead_common.protocol.content import StopReason, Usage
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 _KINDS: Final = {
     "reasoning": "thinking",

@@ -14,8 +14,8 @@ import structlog
 from fairlead_agent.ownership.held_session import HeldSession
 from fairlead_common.bus import Bus
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

@@ -16,8 +16,8 @@ from fairlead_common.bus.buckets import Leases, session_lease
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import OwnerAnswer, OwnerQuestion
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
+from fairlead_common.undecodable import UNDECODABLE
 
 ANSWER_S = 0.05
 SILENT_S = 2.0  # after so long without an answer, a holder is asked once more, and then counts as gone

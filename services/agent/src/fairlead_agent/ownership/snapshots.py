@@ -22,12 +22,12 @@ from fairlead_common.bus import Bus, WrongSequenceError
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Record
 from fairlead_common.session_log.conversation import Item, Run
 from fairlead_common.session_log.state import SessionState
 from fairlead_common.session_log.system_events import Wakes
 from fairlead_common.session_log.verification import Verification
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

@@ -25,11 +25,11 @@ from fairlead_common.protocol.projections import (
     session_key,
     session_marker,
 )
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.process import pass_on
 from fairlead_common.session_log.spending import asks_for_budget
 from fairlead_common.session_log.state import SessionState
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

@@ -18,9 +18,9 @@ from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.budgets import KINDS, Reservation, Settlement
 from fairlead_common.protocol.plain_calls import MAX_CALL_S
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.usage import PLAIN, POSITION, OpenCall, PlainPosition, UsageRow
 from fairlead_common.received import Record
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

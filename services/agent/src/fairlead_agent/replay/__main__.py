@@ -8,7 +8,7 @@ import msgspec
 from fairlead_agent.replay.recording import ReplayedSession, ReplayTask
 from fairlead_agent.replay.replay import replayed
 from fairlead_common.errors import FairleadError
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 
 async def _all(task: ReplayTask) -> dict[str, ReplayedSession]:

@@ -13,8 +13,8 @@ from fairlead_common.bus import Bus
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ledger_sums import LedgersAsked, LedgerSum, LedgerSums
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

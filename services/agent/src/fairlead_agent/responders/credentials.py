@@ -29,10 +29,10 @@ from fairlead_common.protocol.credentials import (
     result_key,
     sealed_key,
 )
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery, Record
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.stored_credentials import StoredCredentials
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

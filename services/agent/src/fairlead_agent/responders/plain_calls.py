@@ -21,10 +21,10 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import AssistantMessage, Message, TextBlock, UserMessage
 from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall, PlainMessage
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
 from fairlead_common.service.known_users import KnownUsers
 from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

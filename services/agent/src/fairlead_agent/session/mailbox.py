@@ -38,7 +38,6 @@ from fairlead_common.protocol.messages import Abort, Decision, ProcessEnded, Too
 from fairlead_common.protocol.notices import Notice
 from fairlead_common.protocol.questions import CallQuestion
 from fairlead_common.protocol.subjects import SessionSubject
-from fairlead_common.protocol.undecodable import UNDECODABLE, is_nested_deeper
 from fairlead_common.protocol.users import ADMIN
 from fairlead_common.received import Record, sequence_in
 from fairlead_common.service.live_config import LiveConfig
@@ -46,6 +45,7 @@ from fairlead_common.session_log.generations import begins_session
 from fairlead_common.session_log.input_view import TAKEN_BACK, UNREADABLE
 from fairlead_common.session_log.results import result_entry
 from fairlead_common.session_log.state import ABORT
+from fairlead_common.undecodable import UNDECODABLE, is_nested_deeper
 
 log = structlog.get_logger()
 

@@ -12,10 +12,10 @@ from fairlead_agent.session.owner import Owner
 from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.client_tools import ClientCall
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Record
 from fairlead_common.session_log.input_view import InputView
 from fairlead_common.session_log.records import entries_in
+from fairlead_common.undecodable import UNDECODABLE
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead_common.protocol.undecodable import UNDECODABLE, is_nested_deeper
+from fairlead_common.undecodable import UNDECODABLE, is_nested_deeper
 
 MAX_DEPTH: Final = 20
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,14})\Z")

@@ -33,9 +33,9 @@ from fairlead_common.protocol.questions import (
     problem_of,
     stored_values,
 )
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service.log_formats import CALL_QUESTIONS
 from fairlead_common.session_log.state import SessionState
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

@@ -34,8 +34,8 @@ from fairlead_common.protocol.messages import (
     ToolSpec,
     WorkspaceQuery,
 )
-from fairlead_common.protocol.undecodable import MAX_NESTED, UNDECODABLE, is_nested_deeper
 from fairlead_common.received import Record
+from fairlead_common.undecodable import MAX_NESTED, UNDECODABLE, is_nested_deeper
 
 log = structlog.get_logger()
 

@@ -18,7 +18,7 @@ from fairlead_agent.lru import LruCache
 from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.client_tools import ResponseFormat
 from fairlead_common.protocol.messages import UserInput
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 MAX_REFERENCES: Final = 20_000  # followed in one check; each may lead to others
 MAX_PROBLEMS: Final = 5

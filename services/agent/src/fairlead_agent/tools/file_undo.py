@@ -24,11 +24,11 @@ from fairlead_common.protocol.content import AssistantMessage, TextBlock, ToolOu
 from fairlead_common.protocol.entries import MessageEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import ToolCall, ToolClaim, ToolResult
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.undo import REPORT, UNDO, UndoArguments, UndoReport
 from fairlead_common.protocol.undo_entries import FilesRestoredEntry, UndoRequestEntry
 from fairlead_common.received import Record
 from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

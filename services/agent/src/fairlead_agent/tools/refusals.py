@@ -15,7 +15,7 @@ from fairlead_common.protocol.content import REFUSED, ToolCallBlock, ToolOutcome
 from fairlead_common.protocol.entries import ToolListEntry
 from fairlead_common.protocol.messages import ToolSpec
 from fairlead_common.protocol.tool_names import available_names
-from fairlead_common.protocol.undecodable import MAX_NESTED
+from fairlead_common.undecodable import MAX_NESTED
 
 MAX_RAW_CHARS: Final = 200
 MAX_NAME_CHARS: Final = 100  # of a tool that there is not

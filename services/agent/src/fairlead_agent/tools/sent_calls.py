@@ -30,9 +30,9 @@ from fairlead_common.protocol.content import (
 from fairlead_common.protocol.events import ToolExecutionStart
 from fairlead_common.protocol.messages import ToolCall, ToolClaim, ToolResult
 from fairlead_common.protocol.trace import with_span
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Headers
 from fairlead_common.session_log.results import result_entry
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from fairlead_common.errors import BadMessageError
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 
 class ToolSchema(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,13 +13,13 @@ from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.entries import Placement
 from fairlead_common.protocol.messages import WorkspaceQuery
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.workspace_answers import (
     EnvironmentAnswer,
     FolderInstructions,
     InstructionsAnswer,
     RunFilesAnswer,
 )
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

@@ -36,7 +36,7 @@ from fairlead_common.protocol.content import (
     ToolCallBlock,
 )
 from fairlead_common.protocol.events import Delta
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 BROKEN_OFF: Final = "The model's reply broke off before its end."
 MAX_RAW_CHARS = 65536  # of arguments that are no JSON object, kept in the log

@@ -16,7 +16,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 KEPT_S: Final = 2 * 3600.0
 PREFIX: Final = "call.agent."

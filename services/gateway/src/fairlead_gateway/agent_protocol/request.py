@@ -12,8 +12,8 @@ import msgspec
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.agent_protocol import AgentPrompt
 from fairlead_common.protocol.messages import MAX_ATTACHMENTS, MAX_TEXT_CHARS
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Headers
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.http.request_parsing import check_names
 
 # By these a sender says that two messages are the same request; the first that is there counts.

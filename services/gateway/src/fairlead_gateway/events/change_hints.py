@@ -9,8 +9,8 @@ import structlog
 from fairlead_common.bus import Bus
 from fairlead_common.cron.runs import CronEvent
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.identity.access import SessionAccess
 from fairlead_gateway.identity.principal import Principal
 

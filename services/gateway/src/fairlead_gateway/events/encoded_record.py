@@ -8,10 +8,10 @@ import structlog
 
 from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.events import DerivedEvent
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.session_log.derived_events import derived
 from fairlead_common.session_log.records import Placed
 from fairlead_common.session_log.superseded import SettledByEntry, settled_by
+from fairlead_common.undecodable import UNDECODABLE
 
 log = structlog.get_logger()
 

@@ -15,8 +15,8 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.jetstream_api import JetStreamError
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Record
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway import responses
 from fairlead_gateway.gateway import Gateway, gateway_of
 from fairlead_gateway.http.problems import json_response

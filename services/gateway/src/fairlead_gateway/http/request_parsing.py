@@ -8,8 +8,8 @@ import msgspec
 from starlette.requests import Request
 
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.users import USER_PATTERN
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.http.repeated_names import repeated_name
 
 _ID_PATTERN: Final = r"^[A-Za-z0-9_-]{1,64}$(?!\n)"

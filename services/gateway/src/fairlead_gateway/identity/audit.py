@@ -12,8 +12,8 @@ from fairlead_common.bus import Bus
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.audit import AuditEntry, AuditRecord, chain_hash
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Record
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import answering, gateway_of
 from fairlead_gateway.http.problems import json_response
 from fairlead_gateway.http.request_parsing import MAX_SEQ, check_parameters, one, whole_number

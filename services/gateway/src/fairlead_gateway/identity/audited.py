@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol.audit import AuditEntry, AuditOutcome
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, problem_of
 from fairlead_gateway.identity.audit_writer import now_ms

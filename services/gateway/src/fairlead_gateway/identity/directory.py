@@ -11,7 +11,6 @@ import structlog
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, is_marker
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.users import (
     ADMIN,
     SCOPES_OF,
@@ -24,6 +23,7 @@ from fairlead_common.protocol.users import (
     user_key,
 )
 from fairlead_common.received import Record
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.bucket_follower import follow_bucket
 from fairlead_gateway.identity.principal import TAILNET, Principal
 

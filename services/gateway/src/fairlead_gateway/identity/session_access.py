@@ -9,8 +9,8 @@ from fairlead_common.config import Config
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.notices import CreateSession
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.users import ADMIN, SCOPE_FOR, Need, Scope
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import Gateway, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.identity.access import ADMINS_ONLY, PRIVATE, SessionAccess, access_of

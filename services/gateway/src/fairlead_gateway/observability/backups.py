@@ -8,7 +8,7 @@ from fairlead_common.bus.buckets import Bucket
 from fairlead_common.config.backup import late_after_s
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.backups import BACKUP_STATE, BackupState
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.status_responses import BackupStatus
 

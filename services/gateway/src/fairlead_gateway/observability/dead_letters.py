@@ -22,8 +22,8 @@ from fairlead_common.errors import BadMessageError, ConflictError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import is_id
 from fairlead_common.protocol.mail import INPUT_KINDS
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Headers, Record
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import MAX_SEQ, check_parameters, whole_number

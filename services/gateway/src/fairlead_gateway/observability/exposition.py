@@ -17,7 +17,6 @@ from starlette.responses import Response
 
 from fairlead_common.bus import Bus
 from fairlead_common.errors import FairleadError
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service import metrics
 from fairlead_common.service.instruments import (
     ASKED,
@@ -30,6 +29,7 @@ from fairlead_common.service.instruments import (
     InstrumentReport,
     Series,
 )
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import Gateway, gateway_of
 from fairlead_gateway.http.request_parsing import check_parameters
 from fairlead_gateway.observability.gauges import GAUGES, Sample, samples

@@ -14,8 +14,8 @@ from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.backups import BackupState
 from fairlead_common.protocol.messages import ExecutorInfo
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service.instruments import InstrumentKind
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http.health import executor_records
 from fairlead_gateway.http.store_status import store_state

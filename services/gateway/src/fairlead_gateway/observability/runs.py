@@ -18,8 +18,8 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.run_history import RunRecord, runs_filter
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Record
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import json_response
 from fairlead_gateway.http.request_parsing import MAX_SEQ, check_parameters, one, whole_number

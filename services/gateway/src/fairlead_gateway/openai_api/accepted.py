@@ -29,8 +29,8 @@ from fairlead_common.bus.jetstream_api import JetStreamError
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Record
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.openai_api.open_calls import EqualCalls
 from fairlead_gateway.openai_api.waiting_clients import WaitingClients
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.content import ToolCallBlock
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.openai_api.request import CalledFunction, CalledTool, ChatMessage, ChatRequest
 
 # The result of a call that the client was not told of.

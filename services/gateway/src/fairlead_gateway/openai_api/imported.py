@@ -21,8 +21,8 @@ from fairlead_common.protocol.content import (
     text_outcome,
 )
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.session_log.conversation import Item
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.openai_api.history import RESULT_ROLES, SYSTEM_ROLES
 from fairlead_gateway.openai_api.parts import SentFile, earlier_parts, stored, words_of
 from fairlead_gateway.openai_api.prompt import ONLY_FILES, told_by_program

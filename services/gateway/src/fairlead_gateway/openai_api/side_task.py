@@ -17,7 +17,7 @@ from fairlead_common.errors import BusUnavailableError, InvalidInputError, NotFo
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall, PlainMessage
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http import sse
 from fairlead_gateway.http.problems import Problem

@@ -21,7 +21,7 @@ from fairlead_common.cron.requests import Jobs, ListJobs
 from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.projections import SessionSummary
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode

@@ -13,7 +13,7 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.notices import CreateSession
 from fairlead_common.protocol.projections import Session, SessionSummary
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import json_response
 from fairlead_gateway.http.request_parsing import check_parameters, one, one_of, whole_number

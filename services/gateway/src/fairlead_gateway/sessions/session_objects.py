@@ -22,7 +22,7 @@ from fairlead_common.protocol.content import (
 )
 from fairlead_common.protocol.entries import Entry, MessageEntry, QueuedEntry
 from fairlead_common.protocol.hook_call_entries import HookResultEntry
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.sessions.stored_entries import placed
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.http.request_parsing import check_names
 from fairlead_gateway.http.server import MAX_FRAME_BYTES

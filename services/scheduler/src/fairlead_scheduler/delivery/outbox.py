@@ -16,7 +16,7 @@ from fairlead_common.cron.jobs import AgentTurn, Job
 from fairlead_common.cron.runs import DeliveryState, RunEntry
 from fairlead_common.errors import ConflictError, FairleadError, NotFoundError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.delivery.channels import Channels, UndeliverableError
 from fairlead_scheduler.delivery.message import DeliveryMessage, out_key

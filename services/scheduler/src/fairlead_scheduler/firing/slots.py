@@ -6,7 +6,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.cron.runs import Cause
 from fairlead_common.errors import BadMessageError, ConflictError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -13,8 +13,8 @@ from fairlead_common.config import Config
 from fairlead_common.cron.runs import CronEvent
 from fairlead_common.errors import FairleadError, RetryableError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery, Record
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.jobs.heartbeats import plant
 from fairlead_scheduler.jobs.job_table import JobTable, Timing

@@ -19,8 +19,8 @@ from fairlead_common.cron.runs import RunEntry
 from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError, RetryableError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.notices import HeartbeatNotice
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.delivery.outbox import Outbox
 from fairlead_scheduler.firing.slot_consumer import HINT, event_of

@@ -19,7 +19,7 @@ import structlog
 from fairlead_common.cron.jobs import Document
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import check_id, is_id, new_id
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_scheduler.jobs.job_store import token
 
 log = structlog.get_logger()

@@ -17,8 +17,8 @@ from fairlead_common.cron.requests import Fired, Hook
 from fairlead_common.errors import FairleadError, InvalidInputError, NotFoundError
 from fairlead_common.protocol.ids import check_id, is_id, new_id
 from fairlead_common.protocol.notices import HeartbeatNotice
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_scheduler.api_service import LimitError
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.firing.slots import Slot, write_slot

@@ -20,8 +20,8 @@ from fairlead_common.protocol.agent_protocol import (
     AgentStatus,
     AgentText,
 )
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Headers
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.agents.discovered import OtherAgent
 from fairlead_tools.executor_tools.tools import ReportProgress
 

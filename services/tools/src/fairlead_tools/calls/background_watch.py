@@ -20,8 +20,8 @@ from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import ToolOutcome
 from fairlead_common.protocol.messages import ProcessEnded, ToolCall
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service.privacy import open_private
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.calls.liveness import Liveness
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.executor_tools.secret import HELD

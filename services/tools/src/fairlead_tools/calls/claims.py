@@ -17,7 +17,7 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.ids import is_id
 from fairlead_common.protocol.messages import ToolCall, ToolClaim
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.calls.liveness import Liveness
 from fairlead_tools.calls.records import Note, Records
 from fairlead_tools.config import ExecutorConfig

@@ -19,7 +19,7 @@ from fairlead_common.errors import ConflictError, FairleadError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import ToolCall
 from fairlead_common.protocol.questions import MAX_CALL_QUESTIONS, CallQuestion, Question, QuestionAnswer
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.executor_tools.asking import CANCELLED
 from fairlead_tools.executor_tools.call_clock import CallClock, call_clock
 

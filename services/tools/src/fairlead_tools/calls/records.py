@@ -23,8 +23,8 @@ import structlog
 
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol.content import ToolOutcome
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service.privacy import open_private
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.sandboxes.sandbox import Place
 
 log = structlog.get_logger()

@@ -11,7 +11,7 @@ from fairlead_common.errors import BadMessageError, InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.messages import ToolCall
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 _call: Final = msgspec.json.Decoder(ToolCall)
 

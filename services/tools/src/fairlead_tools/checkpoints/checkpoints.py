@@ -19,8 +19,8 @@ import structlog
 
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.messages import ToolCall
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.undo import OFF, REPORT, UndoArguments, UndoReport
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.checkpoints.scan import LIMITS, ScanLimits, TooLargeError
 from fairlead_tools.checkpoints.store import CheckpointStore, StoreBusyError, workspace_of
 from fairlead_tools.sandboxes.sandbox import Place, Sandboxes

@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from fairlead_common.failpoints import failpoint
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 
 MAX_RECORDS: Final = 200
 KEEP_S: Final = 7 * 86_400.0

@@ -25,7 +25,6 @@ import msgspec
 import structlog
 
 from fairlead_common.failpoints import failpoint
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.undo import (
     MAX_FILES_NAMED,
     FileChange,
@@ -34,6 +33,7 @@ from fairlead_common.protocol.undo import (
     UndoArguments,
     UndoReport,
 )
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.checkpoints.objects import SavedObjects, SavedRow, as_path
 from fairlead_tools.checkpoints.plan import UndoPlan, plan
 from fairlead_tools.checkpoints.records import KEEP_S, MAX_RECORDS, CallRecord, CallRecords

@@ -5,7 +5,7 @@ import msgspec
 from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol.content import ContentBlock, TextBlock, ToolOutcome
 from fairlead_common.protocol.shown_text import MAX_KEPT_BYTES, cut_text
-from fairlead_common.protocol.undecodable import is_nested_deeper
+from fairlead_common.undecodable import is_nested_deeper
 from fairlead_tools.executor_tools.secret import HELD
 
 MAX_DETAILS_BYTES = 16_384

@@ -19,7 +19,7 @@ from fairlead_common.config import McpServer
 from fairlead_common.protocol.content import TrustFlag
 from fairlead_common.protocol.messages import ToolSpec
 from fairlead_common.protocol.server_prompts import ServerPrompt
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.executor_tools.names import joined
 from fairlead_tools.executor_tools.schemas import (
     BrokenSchemaError,

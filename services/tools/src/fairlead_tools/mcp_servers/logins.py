@@ -15,8 +15,8 @@ import msgspec
 
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.credentials import SealedCredential
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.service.sealing import SealingPair, published, seal
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.executor_tools.secret import HELD
 
 SPARE_S: Final = 30.0  # a token that ends so soon is renewed before it is used

@@ -20,8 +20,8 @@ from fairlead_common.protocol.server_prompts import (
     PromptQuestion,
     ServerPrompt,
 )
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Delivery
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.executor_tools.secret import HELD
 from fairlead_tools.mcp_servers.problems import first_of, reason_of
 from fairlead_tools.mcp_servers.server import McpServerConnection, McpUnreachableError

@@ -13,7 +13,7 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.content import TrustFlag
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.messages import ToolSpec
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.executor_tools.names import joined
 from fairlead_tools.executor_tools.schemas import (
     BrokenSchemaError,

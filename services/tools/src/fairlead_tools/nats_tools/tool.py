@@ -12,9 +12,9 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.ids import is_id
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.protocol.users import is_user_name
 from fairlead_common.received import Headers
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.executor_tools.text_results import text_result
 from fairlead_tools.executor_tools.tools import ReportProgress
 from fairlead_tools.nats_tools.declared import Declared

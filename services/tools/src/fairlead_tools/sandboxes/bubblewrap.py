@@ -28,7 +28,7 @@ import structlog
 from fairlead_common.config import BubblewrapConfig
 from fairlead_common.config.sandbox_kinds import BUILT_IN
 from fairlead_common.protocol.messages import SandboxAttributes, SandboxKind
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.runner import linux
 from fairlead_tools.runner.confinement import landlock
 from fairlead_tools.runner.journal import journal

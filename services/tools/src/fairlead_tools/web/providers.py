@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from fairlead_common.config import SearchConfig
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.executor_tools.secret import SecretError, read_secret
 from fairlead_tools.web.target import BadUrlError, WebTarget, parse
 from fairlead_tools.web.transport import FetchError, FetchLimits, Response, Transport

@@ -29,7 +29,7 @@ import structlog
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import is_id
 from fairlead_common.protocol.messages import WorkspaceKind
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.calls.records import KEEP_S
 from fairlead_tools.workspaces import trash
 from fairlead_tools.workspaces.inbox import remove_entry

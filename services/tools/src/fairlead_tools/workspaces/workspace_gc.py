@@ -13,7 +13,7 @@ import structlog
 from fairlead_common.bus import Bus
 from fairlead_common.errors import FairleadError, InvalidInputError, NotFoundError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
 
 log = structlog.get_logger()

@@ -9,7 +9,7 @@ from fairlead_common.errors import NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.client_tools import ClientResult
 from fairlead_common.protocol.messages import Attachment
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.openai_api.responses_api.ids import call_id_of
 from fairlead_gateway.openai_api.responses_api.item_pages import ShownItem

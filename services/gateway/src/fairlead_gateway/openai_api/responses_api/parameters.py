@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import msgspec
 
 from fairlead_common.protocol.subjects import H_RESPONSE
-from fairlead_common.protocol.undecodable import UNDECODABLE
 from fairlead_common.received import Headers
+from fairlead_common.undecodable import UNDECODABLE
 
 
 class ResponseParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from fairlead_common.protocol.undecodable import UNDECODABLE
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.runner.journal.journal import KEEP_S
 from fairlead_tools.sandboxes.sandbox import Place
 
