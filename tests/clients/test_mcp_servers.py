@@ -184,7 +184,7 @@ def test_preview_of_an_interface_names_tools_and_what_is_left_out(stack: Stack, 
     wrong = cli(stack, "tools", "preview", str(document), "--allow", "pets", status=1)
     assert "allow" in wrong.stderr
     mistyped = cli(stack, "tools", "preview", str(document), "--allow", "GET /petz", status=1)
-    assert "'GET /petz' of allow: it fits no operation; the nearest: GET /pets" in mistyped.stderr
+    assert "'GET /petz' of allow: it fits no operation; did you mean GET /pets" in mistyped.stderr
     assert "no operation would be a tool" in mistyped.stderr
 
 

@@ -97,8 +97,8 @@ def test_its_prompts_in_a_terminal(stack: Stack, everything: str) -> None:
     before = len(stack.up.api("GET", "/api/sessions")["sessions"])
     for words, says in (
         (("/everything:args-prompt", "state=SP"), "missing city (Name of the city)"),
-        (("/everything:arg-prompt",), "Did you mean /everything:args-prompt"),
-        (("/everythin:args-prompt", "city=x"), "Did you mean /everything:args-prompt"),
+        (("/everything:arg-prompt",), "; did you mean /everything:args-prompt"),
+        (("/everythin:args-prompt", "city=x"), "; did you mean /everything:args-prompt"),
         (("/everything:args-prompt", "town=x"), "no argument 'town'"),
         (("/everything:resource-prompt", "resourceType=Text", "resourceId=x"), "refused: "),
     ):
@@ -155,10 +155,10 @@ async def test_its_prompts_in_an_editor(stack: Stack, everything: str, tmp_path:
 
         for prompt, says in (
             ("/everything:args-prompt state=SP", "Not sent: /everything:args-prompt: missing city (Name of"),
-            ("/everything:arg-prompt", "Did you mean /everything:args-prompt"),
+            ("/everything:arg-prompt", "; did you mean /everything:args-prompt"),
             (
                 "/nowhere:args-prompt city=x",
-                "there is no MCP server 'nowhere'. Did you mean /everything:args-prompt?",
+                "there is no MCP server 'nowhere'; did you mean /everything:args-prompt?",
             ),
             (
                 "/everything:resource-prompt resourceType=Text resourceId=x",

@@ -140,7 +140,7 @@ def test_the_client_alone_says_how_to_install_the_platform(words: list[str]) -> 
     assert "pip install 'fairlead[server]'" in done.stderr
 
 
-@pytest.mark.parametrize(("typed", "hint"), [("sesions", "Did you mean 'sessions'?"), ("xyzzy", "--help")])
+@pytest.mark.parametrize(("typed", "hint"), [("sesions", "; did you mean sessions?"), ("xyzzy", "--help")])
 def test_an_unknown_command_says_which_may_be_meant(typed: str, hint: str) -> None:
     done = call(typed)
     assert done.returncode == 2

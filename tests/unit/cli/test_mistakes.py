@@ -41,6 +41,11 @@ def call(gateway: FakeGateway, *words: str, **environ: str) -> Done:
         (("sessions", "show", "01m8ejfxv"), "; did you mean 01m8ejfxva7c (a \\x1b[31m b)?"),
         (("heartbeat", "--agent", "mian"), "; did you mean main?"),
         (("sessions", "show", "nothing-like-it"), ""),
+        (("approve", "01m8apa", "--deny"), "; did you mean 01m8aprova7c (bash)?"),
+        (("approve", "nothing-like-it"), ""),
+        (("dead", "show", "4713"), "; did you mean 4712 (cron) or 4711 (sessions)?"),
+        (("dead", "retry", "4713"), "; did you mean 4712 (cron) or 4711 (sessions)?"),
+        (("dead", "show", "9"), ""),
     ],
 )
 def test_a_name_that_is_none_is_answered_with_what_may_be_meant(
@@ -52,6 +57,8 @@ def test_a_name_that_is_none_is_answered_with_what_may_be_meant(
         "/api/tokens": {"tokens": [{"id": "7d1de5fb15ea5906", "name": "laptop"}]},
         "/api/sessions": {"sessions": [{"id": "01m8ejfxva7c", "title": "a \x1b[31m b"}]},
         "/api/agents": {"agents": [{"name": "main"}, {"name": "careful"}]},
+        "/api/approvals": {"approvals": [{"id": "01m8aprova7c", "tool": "bash"}]},
+        "/api/dead": {"letters": [{"id": 4711, "origin": "sessions"}, {"id": 4712, "origin": "cron"}]},
         f"/api/cron/jobs/{words[-1]}/runs": {"entries": []},
     }
     gateway.answers = {f"GET {path}": [(200, body)] for path, body in lists.items()}
@@ -71,13 +78,13 @@ def test_who_may_not_see_the_list_is_told_no_names(gateway: FakeGateway) -> None
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (("tokens", "rm"), "Did you mean 'revoke'?"),
-        (("sessions", "delete"), "Did you mean 'rm'?"),
-        (("cron", "lst"), "Did you mean 'list'?"),
-        (("users", "edit"), "Did you mean 'set'?"),
-        (("tokens", "xyz"), "There are: create, ls, revoke."),
-        (("config", "view"), "Did you mean 'get'?"),
-        (("audit", "ls"), "There are: verify."),
+        (("tokens", "rm"), "; did you mean revoke?"),
+        (("sessions", "delete"), "; did you mean rm?"),
+        (("cron", "lst"), "; did you mean list?"),
+        (("users", "edit"), "; did you mean set?"),
+        (("tokens", "xyz"), "; there are: create, ls, revoke."),
+        (("config", "view"), "; did you mean get?"),
+        (("audit", "ls"), "; there are: verify."),
     ],
 )
 def test_a_subcommand_that_is_none_is_answered_with_what_may_be_meant(
@@ -85,7 +92,7 @@ def test_a_subcommand_that_is_none_is_answered_with_what_may_be_meant(
 ) -> None:
     done = run_here({}, *words)
     assert done.returncode == 2
-    assert f"No such command {words[-1]!r}. {hint}" in done.stderr
+    assert f"No such command {words[-1]!r}{hint}" in done.stderr
 
 
 @pytest.mark.parametrize("columns", ["40", "80"])

@@ -53,14 +53,14 @@ def test_arguments_come_first_and_words_go_along(
     [
         ("/desk:review depth=2", "missing pr (its number). Usage: /desk:review pr=… [depth=…] [words]"),
         ("/desk:review pr=", "missing pr"),
-        ("/desk:review pr=1 dept=2", "no argument 'dept': did you mean depth?"),
-        ("/desk:review all x=2", "no argument 'x': it has none. Put `--` before words that look like one"),
+        ("/desk:review pr=1 dept=2", "no argument 'dept'; did you mean depth?"),
+        ("/desk:review all x=2", "no argument 'x'; it has none. Put `--` before words that look like one"),
         ('/desk:review pr="1', "the value of pr has a quote that does not end"),
         ('/desk:review pr="1"2', "the value of pr has a quote that does not end"),
         ("/desk:review pr=1 pr=2", "pr is given twice"),
-        ("/desk:revew pr=1", "no prompt 'revew'. Did you mean /desk:review or /desk:review all?"),
-        ("/desk:summary", "Did you mean /x:summary?"),
-        ("/desk:\x1b[31mzzz", "no prompt '\\x1b[31mzzz'. It has review, review all."),
+        ("/desk:revew pr=1", "no prompt 'revew'; did you mean /desk:review or /desk:review all?"),
+        ("/desk:summary", "; did you mean /x:summary?"),
+        ("/desk:\x1b[31mzzz", "no prompt '\\x1b[31mzzz'; it has review, review all."),
     ],
 )
 def test_what_is_wrong_is_named_with_what_may_be_meant(text: str, says: str) -> None:
@@ -213,7 +213,7 @@ def test_server_that_is_away_is_not_waited_for_and_one_that_is_none_has_neighbou
     assert len(gateway.bodies("POST", SENT)) == 1
     none = {"error": {"code": "not_found", "message": "there is no MCP server 'desc'"}}
     gateway.answers[f"POST {SENT}"] = [(404, none)]
-    assert "no MCP server 'desc'. Did you mean /desk:review?" in invoke("/desc:review")[1]
+    assert "no MCP server 'desc'; did you mean /desk:review?" in invoke("/desc:review")[1]
 
 
 def test_help_lists_prompts_without_what_a_terminal_would_obey(gateway: FakeGateway, invoke: Command) -> None:

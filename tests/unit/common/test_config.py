@@ -44,7 +44,7 @@ def test_override_may_add_an_agent() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
-        ("agents.main.mod", "ask", "agents.main.mod: unknown field `mod`; did you mean `mode`"),
+        ("agents.main.mod", "ask", "agents.main.mod: unknown field `mod`; did you mean mode?"),
         (
             "agents.main.colour",
             "red",

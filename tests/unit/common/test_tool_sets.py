@@ -1,4 +1,4 @@
-"""Sets of tools: defined once, used by name, and refused with the nearest names where there is none."""
+"""Sets of tools: defined once, used by name, and refused with near names where there is none."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def test_agents_get_what_is_in_the_sets_they_name() -> None:
         (
             ["web", "set:reserch"],
             SETS,
-            "agents.a.tools[1]: there is no set 'reserch' in tools.sets; the nearest: research",
+            "agents.a.tools[1]: there is no set 'reserch' in tools.sets; did you mean research?",
         ),
         (
             ["set:zzz"],

@@ -164,13 +164,13 @@ def test_allow_and_deny_choose_by_method_and_path() -> None:
     assert chosen(allow=["GET /**"], deny=["GET /admin/**"]) == {"GET /pets", "GET /pets/{id}"}
 
 
-def test_a_rule_that_fits_no_operation_is_told_with_the_nearest_ones() -> None:
+def test_a_rule_that_fits_no_operation_is_told_with_those_that_may_be_meant() -> None:
     paths: dict[str, Any] = {"/pets": {"get": {}, "post": {}}, "/admin/x": {"get": {}}}
     config = OpenApi(document={}, allow=["GET /petz", "GET /pets"], deny=["* /admin/**", "PUT /zzzzz"])
     left_out: dict[str, str] = {}
     assert [each.path for each in operations("x", config, document(paths), left_out)] == ["/pets"]
     assert left_out == {
-        "the rule 'GET /petz' of allow": "it fits no operation; the nearest: GET /pets, POST /pets",
+        "the rule 'GET /petz' of allow": "it fits no operation; did you mean GET /pets?",
         "the rule 'PUT /zzzzz' of deny": "it fits no operation",
     }
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from fairlead.near_names import did_you_mean
+from fairlead_common.did_you_mean import did_you_mean, near_names
 from fairlead_common.service.config_revisions import NOTHING, Revision
 
 _SHOWN_CHARS: Final = 60
@@ -64,7 +64,7 @@ def new_name_note(before: Mapping[str, object], key: str) -> str:
         if not isinstance(place, Mapping):
             return ""
         if part not in place:
-            near = did_you_mean(part, map(str, place))
+            near = did_you_mean(near_names(part, map(str, place)))
             return f"note: {'.'.join(parts[: number + 1])} is new{near}" if near else ""
         place = place[part]
     return ""

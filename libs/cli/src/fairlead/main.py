@@ -103,11 +103,10 @@ class LazyGroup(click.Group):
         """The command that is called; for a name that is none, an error that says which may be meant."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in _COMMANDS:
-            from difflib import get_close_matches
+            from fairlead_common.did_you_mean import did_you_mean, near_names
 
-            near = get_close_matches(name, _COMMANDS, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else " See `fairlead --help`."
-            raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
+            hint = did_you_mean(near_names(name, _COMMANDS)) or "; see `fairlead --help`."
+            raise click.UsageError(f"No such command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -1,16 +1,14 @@
 """What may be meant by a name that the server does not know."""
 
-from collections.abc import Callable, Iterable
-from difflib import get_close_matches
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from fairlead.printable import printable
 from fairlead.table import shortened
+from fairlead_common.did_you_mean import did_you_mean, near_names
 
-_MOST: Final = 3
 _LABEL_CHARS: Final = 40
-_PREFIX_CHARS: Final = 4  # of an id that was cut short
 
 
 class _List(NamedTuple):
@@ -28,6 +26,8 @@ _LISTS: Final = {
     "/api/credentials/": _List("/api/credentials", "credentials", "name"),
     "/api/cron/jobs/": _List("/api/cron/jobs?all=true&limit=1000", "jobs", "id", "name"),
     "/api/sessions/": _List("/api/sessions?limit=200", "sessions", "id", "title"),
+    "/api/approvals/": _List("/api/approvals", "approvals", "id", "tool"),
+    "/api/dead/": _List("/api/dead?limit=500", "letters", "id", "origin"),
     "/api/heartbeat": _List("/api/agents", "agents", "name"),
 }
 
@@ -46,22 +46,16 @@ def hint_for(path: str, body: object, ask: Callable[[str], Any]) -> str:
             name = str(body.get("agent", ""))
         rows = ask(where.path)[where.field]
         labels = {str(row[where.name]): str(row.get(where.label) or "") for row in rows}
-        return did_you_mean(name, labels, labels)
+        return _meant(name, labels)
     return ""
 
 
-def did_you_mean(name: str, names: Iterable[str], labels: dict[str, str] | None = None) -> str:
-    """`; did you mean a (its label) or b?`, empty: none is near."""
-    known = list(names)
-    called = {each: label for each, label in (labels or {}).items() if label}
-    found: list[str] = []
-    if len(name) >= _PREFIX_CHARS:
-        found += [each for each in known if each.startswith(name)]
-    found += get_close_matches(name, known, n=_MOST)
-    for label in get_close_matches(name, called.values(), n=_MOST):
-        found += [each for each in known if called.get(each) == label]
-    near = [
-        f"{each} ({shortened(printable(called[each]), _LABEL_CHARS)})" if each in called else each
-        for each in list(dict.fromkeys(found))[:_MOST]
-    ]
-    return f"; did you mean {' or '.join(near)}?" if near else ""
+def _meant(name: str, called: dict[str, str]) -> str:
+    """Args: called: what people call each, by its name; empty: nothing."""
+    found = near_names(name, called)
+    for label in near_names(name, filter(None, called.values())):
+        found += [each for each in called if called[each] == label]
+    return did_you_mean(
+        f"{each} ({shortened(printable(called[each]), _LABEL_CHARS)})" if called[each] else each
+        for each in dict.fromkeys(found)
+    )

@@ -30,13 +30,12 @@ class Subcommands(click.Group):
         """The command that is called; for a name that is none, an error that says which may be meant."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and self.get_command(ctx, name) is None:
-            from difflib import get_close_matches
+            from fairlead_common.did_you_mean import did_you_mean, near_names
 
             known = self.list_commands(ctx)
             alike = [each for words in _ALIKE if name in words for each in known if each in words]
-            near = (alike or get_close_matches(name, known, n=1))[:1]
-            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known)}."
-            raise click.UsageError(f"No such command {name!r}. {hint}", ctx)
+            hint = did_you_mean(alike or near_names(name, known)) or f"; there are: {', '.join(known)}."
+            raise click.UsageError(f"No such command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from fairlead.printable import printable
+from fairlead_common.did_you_mean import did_you_mean, near_names
 from fairlead_common.installation.errors import USAGE, CommandError
 from fairlead_common.protocol.server_prompts import PromptArgument, ServerPrompt
 
@@ -96,9 +96,8 @@ def hint_of(prompt: ServerPrompt) -> str:
 def similar(server: str, name: str, prompts: Iterable[ServerPrompt]) -> str:
     """Which prompts may be meant by one that there is not; empty: none is near."""
     known = [command_of(each) for each in prompts]
-    near = get_close_matches(f"/{server}:{name}", known, n=3)
-    near += [each for each in known if each.endswith(f":{name}") and each not in near][:3]
-    return f" Did you mean {' or '.join(near)}?" if near else ""
+    elsewhere = [each for each in known if each.endswith(f":{name}")]
+    return did_you_mean([*near_names(f"/{server}:{name}", known), *elsewhere])
 
 
 def explained(problem: str, status: int, call: PromptCall, prompts: Iterable[ServerPrompt]) -> str:
@@ -110,7 +109,7 @@ def explained(problem: str, status: int, call: PromptCall, prompts: Iterable[Ser
     if call.usage:
         return printable(f"{problem}. Usage: {call.usage}" if status == 400 else problem)
     near = similar(call.server, call.name, prompts) if status == 404 else ""
-    return printable(f"{problem}.{near} {_AS_WORDS}" if status == 404 else problem)
+    return printable(f"{problem}{near or '.'} {_AS_WORDS}" if status == 404 else problem)
 
 
 def with_words(words: Sequence[str]) -> str:
@@ -141,8 +140,8 @@ def _listed(server: str, rest: str, prompts: Sequence[ServerPrompt]) -> ServerPr
     fitting = [each for each in of_server if re.match(rf"{re.escape(each.name)}(?=\s|\Z)", rest)]
     if not fitting:
         name = rest.split(maxsplit=1)[0][:_SHOWN]
-        near = similar(server, name, prompts) or f" It has {_few(each.name for each in of_server)}."
-        raise PromptCallError(f"the MCP server {server} has no prompt {name!r}.{near} {_AS_WORDS}")
+        near = similar(server, name, prompts) or f"; it has {_few(each.name for each in of_server)}."
+        raise PromptCallError(f"the MCP server {server} has no prompt {name!r}{near} {_AS_WORDS}")
     return max(fitting, key=lambda each: len(each.name))
 
 
@@ -176,9 +175,8 @@ def _name_at(text: str, at: int, known: Collection[str] | None, command: str) ->
         return None
     if known is None:
         return pair[1]
-    near = get_close_matches(pair[1], known, n=1)
-    has = f"did you mean {near[0]}?" if near else f"it has {_few(known)}." if known else "it has none."
-    text = f"{command} has no argument {pair[1]!r}: {has} Put `--` before words that look like one"
+    has = did_you_mean(near_names(pair[1], known)) or f"; it has {_few(known) or 'none'}."
+    text = f"{command} has no argument {pair[1]!r}{has} Put `--` before words that look like one"
     raise PromptCallError(text)
 
 

@@ -1,6 +1,5 @@
 """What is wrong with a document or a message, in words: the field, what it must be, and what it is."""
 
-import difflib
 import json
 import re
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
+from fairlead_common.did_you_mean import did_you_mean, near_names
 from fairlead_common.undecodable import UNDECODABLE
 
 # As msgspec words it: "Expected `int` >= 1 - at `$.agents[...].max_turns`"
@@ -223,8 +223,7 @@ def _kind(value: object) -> str:
 
 def _hint(name: str, kinds: list[inspect.Type]) -> str:
     names = [field.encode_name for kind in kinds for field in _fields(kind)]
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean `{near[0]}`?" if near else f"; known are {', '.join(sorted(names))}"
+    return did_you_mean(near_names(name, names)) or f"; known are {', '.join(sorted(names))}"
 
 
 def _fields(kind: inspect.Type) -> tuple[inspect.Field, ...]:

@@ -70,7 +70,7 @@ def show(name: str, as_json: bool, url: str | None) -> None:
     """Show a user, and what is left of the user's budgets. Users who are no admins may show themselves."""
     from fairlead.access import open_client
     from fairlead.budget_text import budget_lines, budgets
-    from fairlead.near_names import did_you_mean
+    from fairlead_common.did_you_mean import did_you_mean, near_names
     from fairlead_common.installation.errors import CommandError
 
     client = open_client(url)
@@ -80,7 +80,7 @@ def show(name: str, as_json: bool, url: str | None) -> None:
         found = client.request("GET", "/api/users", None)["users"]
         user = next((each for each in found if each["name"] == name), {})
     if not user:
-        near = did_you_mean(name, [each["name"] for each in found])
+        near = did_you_mean(near_names(name, [each["name"] for each in found]))
         raise CommandError(f"NAME: there is no user {name!r}{near}")
     left = _of_user([each for each in budgets(client) if each["of"] == "user"], name)
     if as_json:

@@ -1,9 +1,9 @@
 """Sets of tools that several agents use by name: `tools.sets`, and `set:<name>` in an agent's `tools`."""
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Final
 
+from fairlead_common.did_you_mean import did_you_mean, near_names
 from fairlead_common.errors import InvalidInputError
 
 _SET: Final = "set:"
@@ -48,8 +48,7 @@ def check_tool_sets(sets: ToolSets, wanted: Mapping[str, Sequence[str]]) -> None
 
 
 def _no_set(name: str, sets: ToolSets) -> str:
-    near = get_close_matches(name, sets, n=_MOST_NAMED)
-    if near:
-        return f"there is no set {name!r} in tools.sets; the nearest: {', '.join(near)}"
+    if near := did_you_mean(near_names(name, sets)):
+        return f"there is no set {name!r} in tools.sets{near}"
     known = ", ".join(sorted(sets)[:_MOST_NAMED]) or "none"
     return f"there is no set {name!r} in tools.sets, which has {known}"

@@ -4,7 +4,6 @@
 and the fields of the body, all by name.
 """
 
-from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -12,6 +11,7 @@ import msgspec
 import structlog
 from starlette.types import ASGIApp, Message
 
+from fairlead_common.did_you_mean import did_you_mean, near_names
 from fairlead_gateway.http.problems import Problem, internal_problem
 from fairlead_gateway.identity.principal import Principal
 from fairlead_gateway.operation import Operation
@@ -71,8 +71,7 @@ class Methods:
         """
         operation = self._operations.get(request.method)
         if operation is None:
-            near = get_close_matches(request.method, self._operations, n=3)
-            hint = f"; near ones: {', '.join(near)}" if near else ""
+            hint = did_you_mean(near_names(request.method, self._operations))
             raise Problem(404, f"there is no method {request.method!r}{hint}", field="method")
         status, body = await call(app, caller, operation, request.params)
         if status >= 400:

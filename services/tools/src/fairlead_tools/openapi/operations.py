@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fairlead_common.config import OpenApi
+from fairlead_common.did_you_mean import did_you_mean, near_names
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.policy.rules import API_KEY, Rule, Subject, parse_rule, touches
 from fairlead_common.protocol.messages import ToolSpec
@@ -15,7 +15,6 @@ from fairlead_tools.openapi.schemas import DocumentError, Resolver
 
 _METHODS = ("get", "head", "post", "put", "patch", "delete")
 _READING = ("GET", "HEAD")
-_MOST_NAMED: Final = 3
 _FORM = "application/x-www-form-urlencoded"
 _OURS = frozenset(
     {"accept", "accept-encoding", "authorization", "connection", "content-encoding", "content-length"}
@@ -118,15 +117,14 @@ def _all(paths: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def _idle_rules(config: OpenApi, paths: dict[str, Any]) -> dict[str, str]:
-    """Rules that fit no operation, and what is nearest: a typing error in them would be hard to find."""
+    """Rules that fit no operation, and what may be meant: a typing error in them would be hard to find."""
     subjects = {f"{method} {path}": _subject(method, path) for path, method, _ in _all(paths)}
     found: dict[str, str] = {}
     for kind, rules in (("allow", config.allow), ("deny", config.deny)):
         for text in rules:
             if any(touches([_rule(text)], subject) for subject in subjects.values()):
                 continue
-            near = get_close_matches(text, subjects, n=_MOST_NAMED)
-            hint = f"; the nearest: {', '.join(near)}" if near else ""
+            hint = did_you_mean(near_names(text, subjects))
             found[f"the rule {text!r} of {kind}"] = f"it fits no operation{hint}"[:300]
     return found
 
