@@ -20,8 +20,18 @@ MAX_FIRINGS = 200
 ErrorCode = Literal["invalid", "not_found", "conflict", "limit", "disabled", "unavailable", "internal"]
 
 
-class _Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What all requests have in common: an unknown key is an error."""
+class _Body(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename="camel",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
+    """What all requests have in common: an unknown key is an error, so only what says something is sent.
+
+    A scheduler of an earlier version then answers all requests that it can: see `LEFT_OUT_IF_UNKNOWN`.
+    """
 
 
 class ListJobs(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -32,9 +42,7 @@ class ListJobs(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_
     after: str = ""
 
 
-class AddJob(
-    _Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
-):
+class AddJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """`cron.add` and `cron.preview`: a job's writable fields.
 
     Fields:
@@ -126,7 +134,9 @@ class Wake(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fiel
     asked_by: str = ""
 
 
-class Heartbeat(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class Heartbeat(
+    _Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=False
+):
     """`heartbeat`: one now; with `force` also when there is nothing to do."""
 
     agent: str = "main"
@@ -145,6 +155,11 @@ class Hook(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fiel
     body: str = ""
     headers: dict[str, str] = {}
     key: str | None = None
+
+
+# Keys that a scheduler of an earlier version refuses, and without which it does what it always did: who
+# asks repeats the request without them, so that services may be updated in any order.
+LEFT_OUT_IF_UNKNOWN: Final[dict[type[msgspec.Struct], frozenset[str]]] = {Wake: frozenset({"askedBy"})}
 
 
 class Jobs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
