@@ -290,6 +290,16 @@ def test_an_existing_session_is_joined_from_its_end(gateway: FakeGateway) -> Non
     gateway.streams = [[user(), said("hi"), end()]]
     assert run(gateway, mode="safe", agent="main").status == 0
     assert gateway.bodies("PATCH", "/api/sessions/s1") == [{"mode": "safe"}]
+    assert gateway.bodies("POST", "/api/sessions") == []  # which the audit log would show as refused
+
+
+def test_a_session_that_somebody_makes_at_the_same_time_is_joined(gateway: FakeGateway) -> None:
+    conflict = {"error": {"code": "conflict", "message": "exists"}}
+    missing = {"error": {"code": "not_found", "message": "session s1 does not exist"}}
+    gateway.answers["POST /api/sessions"] = [(409, conflict)]
+    gateway.answers["GET /api/sessions/s1"] = [(404, missing), (200, {"id": "s1", "last_seq": 5})]
+    gateway.streams = [[user(), said("hi"), end()]]
+    assert run(gateway).status == 0
 
 
 def test_a_setting_of_an_existing_session_that_is_changed_for_good_is_told_with_the_way_back(

@@ -11,9 +11,10 @@ from click.testing import CliRunner
 from fairlead import access
 from fairlead.commands.audit import audit
 from fairlead.commands.pair import pair
+from fairlead.commands.sessions import sessions
 from fairlead.commands.tokens import tokens
 from fairlead.commands.users import users
-from fairlead_common.installation.errors import CommandError
+from fairlead_common.installation.errors import USAGE, CommandError
 
 
 class _Client:
@@ -25,7 +26,7 @@ class _Client:
     def request(self, method: str, path: str, body: Any = None) -> Any:
         self.asked.append((method, path, body))
         if path.startswith("/api/audit/verify"):
-            broken = 7 if path.endswith("gone") else 0
+            broken = 7 if path.endswith("0" * 64) else 0
             counts = {"records": 2, "entries": 3, "broken_at": broken, "head": "abc"}
             return {"whole": not broken, **counts}
         if path == "/api/pair":
@@ -141,7 +142,7 @@ def test_the_audit_log_is_listed_and_verified(client: _Client, capsys: pytest.Ca
     audit.main(["verify"], standalone_mode=False)
     assert capsys.readouterr().out == "whole: 3 entries in 2 records, head abc\n"
     with pytest.raises(CommandError, match="record 7 does not follow"):
-        audit.main(["verify", "--head", "gone"], standalone_mode=False)
+        audit.main(["verify", "--head", "0" * 64], standalone_mode=False)
 
 
 @pytest.mark.parametrize(
@@ -171,3 +172,70 @@ def test_a_pairing_link_names_the_address_that_others_reach(
     assert f"{address}/login?code=flp_x\n" in told
     assert f"--url {address} --redeem flp_x" in told
     assert client.asked
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "text"),
+    [
+        (tokens, ["create", "--scopes", " ,"], "must be of read, write, approve, admin, pairing, got none"),
+        (pair, ["--scopes", "owner"], "must be of read, write, approve, admin, pairing, got 'owner'"),
+        (pair, ["--ttl", "3h"], "such as 30m, and at most 1h, got '3h'"),
+        (pair, ["--redeem", " "], "must be a code that `fairlead pair` printed, got none"),
+        (audit, ["verify", "--head", "abc"], "64 hexadecimal digits, got 'abc'"),
+    ],
+)
+def test_what_the_server_would_refuse_in_its_own_terms_is_refused_by_the_options_name(
+    client: _Client, command: click.Command, arguments: list[str], text: str
+) -> None:
+    with pytest.raises(click.BadParameter) as refused:
+        command.main(arguments, standalone_mode=False)
+    assert text in refused.value.message
+    assert refused.value.param_hint == next(word for word in arguments if word.startswith("--"))
+    assert client.asked == []
+
+
+def test_a_user_is_shown_with_the_ways_to_log_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Admins(_Client):
+        def request(self, method: str, path: str, body: Any = None) -> Any:
+            ways = {"tokens": 1, "password": True, "tailscale": "ann@example.com"}
+            user = {"name": "ann", "role": "viewer", "disabled": True, **ways}
+            if path == "/api/me":
+                return {"account": "admin", "role": "admin"}
+            return {"users": [user]} if path == "/api/users" else super().request(method, path, body)
+
+    monkeypatch.setattr(access, "open_client", lambda url: Admins())
+    done = CliRunner().invoke(users, ["show", "ann"])
+    told = "ann  viewer  disabled\n1 token, a password, Tailscale ann@example.com\nno budget\n"
+    assert (done.exit_code, done.output) == (0, told)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shared", "told"),
+    [
+        (["--with", "ann"], {"access": "view", "users": ["ann"]}, "s/1: ann may read it"),
+        (
+            ["--access", "write", "--with", "ann", "--with", "bob"],
+            {"access": "write", "users": ["ann", "bob"]},
+            "s/1: ann, bob may read and change it",
+        ),
+        (["--everybody"], {"access": "view", "users": []}, "s/1: everybody may read it"),
+        (["--access", "private"], {"access": "private", "users": []}, "s/1: no longer shared"),
+    ],
+)
+def test_a_session_is_shared(
+    client: _Client, arguments: list[str], shared: dict[str, Any], told: str
+) -> None:
+    done = CliRunner().invoke(sessions, ["share", "s/1", *arguments])
+    assert (done.exit_code, done.output) == (0, f"{told}\n")
+    assert client.asked == [("PATCH", "/api/sessions/s%2F1", {"shared": shared})]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--with", "ann", "--everybody"], ["--access", "private", "--with", "ann"], ["--access", "write"]],
+)
+def test_nothing_is_shared_with_everybody_by_mistake(client: _Client, arguments: list[str]) -> None:
+    with pytest.raises(CommandError, match="--everybody") as refused:
+        sessions.main(["share", "s1", *arguments], standalone_mode=False)
+    assert refused.value.code == USAGE
+    assert client.asked == []

@@ -69,6 +69,47 @@ def test_a_name_that_is_none_is_answered_with_what_may_be_meant(
     assert ("did you mean" in done.stderr) == bool(meant)
 
 
+@pytest.mark.parametrize(
+    ("words", "operation", "field"),
+    [
+        (("tokens", "create", "--scopes", "read", "--user", "anm"), "POST /api/tokens", "user"),
+        (("sessions", "transfer", "s1", "--to", "anm"), "PATCH /api/sessions/s1", "owner"),
+        (
+            ("sessions", "share", "s1", "--with", "bob", "--with", "anm"),
+            "PATCH /api/sessions/s1",
+            "shared.users",
+        ),
+        (("cron", "transfer", "j1", "--to", "anm"), "PATCH /api/cron/jobs/j1", "owner"),
+    ],
+)
+@pytest.mark.parametrize("status", [404, 409])
+def test_a_user_that_a_request_names_is_answered_with_what_may_be_meant(
+    gateway: FakeGateway, words: tuple[str, ...], operation: str, field: str, status: int
+) -> None:
+    problem = {"code": "conflict", "message": f"{field}: there is no user 'anm'", "field": field}
+    gateway.answers = {
+        operation: [(status, {"error": problem})],
+        "GET /api/users": [(200, {"users": [{"name": "ann"}, {"name": "bob"}]})],
+    }
+    done = call(gateway, *words)
+    assert done.returncode == 1
+    assert done.stderr == f"fairlead: {problem['message']}; did you mean ann?\n"
+
+
+def test_a_wrong_code_has_nothing_to_do_with_the_token_at_hand(gateway: FakeGateway) -> None:
+    wrong = {"error": {"code": "unauthorized", "message": "the code is wrong"}}
+    gateway.answers = {"POST /api/pair/redeem": [(401, wrong)]}
+    done = call(gateway, "pair", "--redeem", "flp_x")
+    assert (done.returncode, done.stderr) == (1, "fairlead: the code is wrong\n")
+
+
+@pytest.mark.parametrize("words", [("show",), ("retry",), ("discard", "3")])
+def test_a_dead_letter_has_a_number(words: tuple[str, ...]) -> None:
+    done = run_here({}, "dead", *words, "first")
+    assert done.returncode == 2
+    assert "'first' is not a valid number of a letter." in done.stderr
+
+
 def test_who_may_not_see_the_list_is_told_no_names(gateway: FakeGateway) -> None:
     gateway.answers = {"GET /api/users": [(403, {"error": {"code": "forbidden", "message": "needs admin"}})]}
     done = call(gateway, "users", "rm", "anm")

@@ -4,6 +4,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
+from fairlead.commands.session_owners import sharing_text
 from fairlead.commands.sessions import sessions
 from tests.unit.cli.fake_gateway import fake_gateway
 
@@ -29,6 +30,50 @@ def test_parts_of_a_message_are_lines_of_their_own_and_do_nothing_to_the_termina
     assert done.exit_code == 0, done.output
     assert "> System: tea\nhello\nYes.\nComing.\n" in done.stdout
     assert done.stdout.endswith("red\\x1b]52;c;aGk=\\x07 \\x202edluow\n")
+
+
+def listed(*rows: dict[str, Any]) -> list[str]:
+    with fake_gateway() as gateway:
+        gateway.answers = {"GET /api/sessions": [(200, {"sessions": list(rows)})]}
+        environ = {"FAIRLEAD_TOKEN": "t", "FAIRLEAD_URL": gateway.url}
+        done = CliRunner().invoke(sessions, ["ls", "--all"], env=environ)
+    assert done.exit_code == 0, done.output
+    return [" ".join(line.split()) for line in done.stdout.splitlines()]
+
+
+def test_the_list_tells_archived_sessions_from_others_and_whose_they_are() -> None:
+    mine = {"id": "s1", "status": "idle", "agent": "main", "title": "tea", "owner": "admin"}
+    old = {**mine, "id": "s2", "archived": True}
+    lines = ["SESSION CHANGED STATUS AGENT TITLE", "s1 - idle main tea", "s2 - idle, archived main tea"]
+    assert listed(mine, old) == lines
+    anns = {**mine, "id": "s3", "owner": "ann"}
+    nobodys = {**mine, "id": "s4", "owner": ""}
+    assert listed(anns, nobodys) == [
+        "SESSION CHANGED STATUS AGENT OWNER TITLE",
+        "s3 - idle main ann tea",
+        "s4 - idle main - tea",
+    ]
+
+
+def test_a_session_says_whose_it_is_and_who_may_use_it_if_that_is_more_than_one() -> None:
+    for about, line in (
+        ({"owner": "admin"}, ""),
+        ({"owner": "ann"}, "owner ann\n"),
+        ({"owner": "admin", "shared": {"access": "view"}}, "owner admin; everybody may read it\n"),
+        (
+            {"owner": "ann", "shared": {"access": "write", "users": ["bob", "eve"]}},
+            "owner ann; bob, eve may read and change it\n",
+        ),
+    ):
+        assert sharing_text(about) == line.strip()
+        with fake_gateway() as gateway:
+            gateway.answers = {
+                "GET /api/sessions/s1": [(200, {"id": "s1", **about})],
+                "GET /api/sessions/s1/entries": [(200, {"entries": [], "next": None})],
+            }
+            environ = {"FAIRLEAD_TOKEN": "t", "FAIRLEAD_URL": gateway.url}
+            done = CliRunner().invoke(sessions, ["show", "s1"], env=environ)
+        assert done.stdout.endswith(f"tokens\n{line}"), done.stdout
 
 
 def test_system_lines_that_no_turn_has_read_yet_are_shown_last_and_deliveries_where_they_came() -> None:

@@ -34,6 +34,9 @@ class RequestRefusedError(CommandError):
 
     Args:
         token_source: where the token is from, for people; told if the token was refused.
+
+    Fields:
+        field: what of the request it is about; empty: the server does not say.
     """
 
     def __init__(self, status: int, code: str, message: str, token_source: str = "") -> None:
@@ -43,6 +46,7 @@ class RequestRefusedError(CommandError):
         super().__init__(f"{message}{hint}", FAILED)
         self.status = status
         self.api_code = code
+        self.field = ""
 
 
 class ServerSentEvent(NamedTuple):
@@ -59,7 +63,7 @@ class GatewayClient:
     Args:
         token: gives the bearer token; asked again for each request, for short-lived ones.
         is_kept: whether the server is started again by someone when it does not answer; not, by default.
-        token_source: where the token is from, for people.
+        token_source: where the token is from, for people; empty: none is sent.
 
     Raises:
         CommandError: `url` is no http or https address.
@@ -115,10 +119,10 @@ class GatewayClient:
             raise UnreachableError(f"{self.url} is not ready: {self._problem(response.status, raw).args[0]}")
         if response.status >= 400:
             problem = self._problem(response.status, raw)
-            if response.status == HTTPStatus.UNAUTHORIZED:
+            if response.status == HTTPStatus.UNAUTHORIZED and self._token_source():
                 problem.hint = lambda: "; tokens also expire, and can be revoked"
-            if response.status == HTTPStatus.NOT_FOUND:
-                problem.hint = lambda: self._near(path, body)
+            if response.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+                problem.hint = lambda: self._near(path, body, problem)
             raise problem
         try:
             return json.loads(raw) if raw else None
@@ -223,11 +227,16 @@ class GatewayClient:
 
     # -- inside ------------------------------------------------------------
 
-    def _near(self, path: str, body: object) -> str:
-        from fairlead.near_names import hint_for
+    def _near(self, path: str, body: object, problem: RequestRefusedError) -> str:
+        from fairlead.near_names import USER_FIELDS, hint_for, user_hint
+
+        def ask(wanted: str) -> Any:
+            return self.request("GET", wanted)
 
         try:
-            return hint_for(path, body, lambda wanted: self.request("GET", wanted))
+            if problem.field in USER_FIELDS:
+                return user_hint(problem.field, body, ask)
+            return hint_for(path, body, ask) if problem.status == HTTPStatus.NOT_FOUND else ""
         except CommandError:  # the list needs more rights
             return ""
 
@@ -251,7 +260,9 @@ class GatewayClient:
     def _problem(self, status: int, raw: bytes) -> RequestRefusedError:
         with contextlib.suppress(ValueError, KeyError, TypeError):
             error = json.loads(raw)["error"]
-            return self.refused(status, str(error.get("code", "")), str(error["message"]))
+            refused = self.refused(status, str(error.get("code", "")), str(error["message"]))
+            refused.field = str(error.get("field") or "")
+            return refused
         text = raw.decode("utf-8", "replace").strip()[:300]
         return self.refused(
             status, "", f"HTTP {status}: {text or http.client.responses.get(status, 'refused')}"

@@ -148,12 +148,17 @@ class Conversation:
         self._session = wishes.session or new_id()
         fields = {"id": self._session, "agent": wishes.agent, "mode": wishes.mode, "sandbox": wishes.sandbox}
         body = {name: value for name, value in fields.items() if value is not None}
-        try:
-            self._server.create(body)
-            last_seq = 0
-        except RequestRefusedError as error:
-            if error.status != 409:  # it exists: named by --session, or made by an attempt that seemed lost
-                raise
+        last_seq = 0
+        # Asked first, not created in vain: that would be a refusal in the audit log.
+        is_there = wishes.session is not None and self._server.exists(self._session)
+        if not is_there:
+            try:
+                self._server.create(body)
+            except RequestRefusedError as error:
+                if error.status != 409:  # made by somebody else, or by an attempt that seemed lost
+                    raise
+                is_there = True
+        if is_there:
             last_seq = self._join()
             if wishes.model and wishes.model != self._joined.get("model"):
                 self._tell_change("model", wishes.model)

@@ -30,6 +30,7 @@ _LISTS: Final = {
     "/api/dead/": _List("/api/dead?limit=500", "letters", "id", "origin"),
     "/api/heartbeat": _List("/api/agents", "agents", "name"),
 }
+USER_FIELDS: Final = frozenset({"user", "owner", "shared.users"})  # fields of requests that name users
 
 
 def hint_for(path: str, body: object, ask: Callable[[str], Any]) -> str:
@@ -48,6 +49,23 @@ def hint_for(path: str, body: object, ask: Callable[[str], Any]) -> str:
         labels = {str(row[where.name]): str(row.get(where.label) or "") for row in rows}
         return _meant(name, labels)
     return ""
+
+
+def user_hint(field: str, body: object, ask: Callable[[str], Any]) -> str:
+    """The users that may be meant by what a refused request has in this field; empty: none is near.
+
+    Args:
+        ask: gives the answer to a GET of a path.
+    """
+    given = body
+    for part in field.split("."):
+        given = given.get(part) if isinstance(given, dict) else None
+    names = [given] if isinstance(given, str) else given if isinstance(given, list) else []
+    if not names:
+        return ""
+    known = [str(row["name"]) for row in ask("/api/users")["users"]]
+    unknown = [str(name) for name in names if name not in known]
+    return did_you_mean(near_names(unknown[0], known)) if unknown else ""
 
 
 def _meant(name: str, called: dict[str, str]) -> str:

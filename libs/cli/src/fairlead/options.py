@@ -6,6 +6,7 @@ import click
 
 ON_APPROVAL: Final = ("ask", "deny")
 THINKING: Final = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
+SCOPES: Final = ("read", "write", "approve", "admin", "pairing")
 
 _SAME: Final = {"ls": "list", "list": "ls"}
 
@@ -67,3 +68,17 @@ TIMEOUT = click.option(
     metavar="SECONDS",
     help="Abort the run after this time.",
 )
+
+
+def scopes_in(text: str) -> list[str]:
+    """The scopes that `--scopes` lists.
+
+    Raises:
+        BadParameter: one is no scope, or there is none.
+    """
+    found = [each.strip() for each in text.split(",") if each.strip()]
+    unknown = [each for each in found if each not in SCOPES]
+    if unknown or not found:
+        got = repr(unknown[0]) if unknown else "none"
+        raise click.BadParameter(f"must be of {', '.join(SCOPES)}, got {got}", param_hint="--scopes")
+    return found

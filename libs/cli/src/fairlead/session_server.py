@@ -5,7 +5,13 @@ from collections.abc import Iterator
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
-from fairlead.client import FIRST_CONTACT_S, REQUEST_TIMEOUT_S, GatewayClient, ServerSentEvent
+from fairlead.client import (
+    FIRST_CONTACT_S,
+    REQUEST_TIMEOUT_S,
+    GatewayClient,
+    RequestRefusedError,
+    ServerSentEvent,
+)
 
 Json = dict[str, Any]
 
@@ -21,6 +27,9 @@ class SessionServer(Protocol):
         Raises:
             RequestRefusedError: 409, there is one of this id.
         """
+
+    def exists(self, session: str) -> bool:
+        """Whether there is such a session that the caller may see."""
 
     def summary(self, session: str) -> Json:
         """A session as lists show it."""
@@ -71,6 +80,17 @@ class GatewaySessions:
     def create(self, fields: Json) -> None:
         """See `SessionServer`."""
         self._client.patiently("POST", "/api/sessions", fields, patience_s=FIRST_CONTACT_S)
+
+    def exists(self, session: str) -> bool:
+        """See `SessionServer`."""
+        try:
+            path = f"/api/sessions/{quote(session, safe='')}"
+            self._client.patiently("GET", path, patience_s=FIRST_CONTACT_S)
+        except RequestRefusedError as error:
+            if error.status != 404:
+                raise
+            return False
+        return True
 
     def summary(self, session: str) -> Json:
         """See `SessionServer`."""

@@ -1,6 +1,7 @@
 """`fairlead audit`: who asked for what."""
 
 import json
+import re
 import time
 from typing import Any
 
@@ -9,6 +10,8 @@ import click
 from fairlead.options import JSON, URL, Subcommands
 from fairlead.table import show_table
 from fairlead_common.installation.errors import FAILED, CommandError
+
+_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @click.group(cls=Subcommands, invoke_without_command=True)
@@ -53,6 +56,10 @@ def verify(head: str | None, as_json: bool, url: str | None) -> None:
 
     from fairlead.access import open_client
 
+    if head is not None and not _HASH.fullmatch(head):
+        raise click.BadParameter(
+            f"must be a hash that `verify` printed, 64 hexadecimal digits, got {head!r}", param_hint="--head"
+        )
     path = "/api/audit/verify" + (f"?head={quote(head, safe='')}" if head else "")
     found = open_client(url).request("GET", path)
     if as_json:

@@ -11,6 +11,15 @@ from fairlead.printable import printable
 from fairlead.table import shortened, show_table
 
 
+class _DeadNumber(click.IntRange):
+    """The number of a dead letter."""
+
+    name = "number of a letter"
+
+
+_DEAD_NUMBER = _DeadNumber(1)
+
+
 @click.group(cls=Subcommands)
 def dead() -> None:
     """List, show, retry and discard messages that could not be handled."""
@@ -44,7 +53,7 @@ def ls(limit: int, as_json: bool, url: str | None) -> None:
 
 
 @dead.command("show")
-@click.argument("letter", type=click.IntRange(1))
+@click.argument("letter", type=_DEAD_NUMBER)
 @JSON
 @URL
 def show(letter: int, as_json: bool, url: str | None) -> None:
@@ -63,7 +72,7 @@ def show(letter: int, as_json: bool, url: str | None) -> None:
 
 
 @dead.command("retry")
-@click.argument("letters", nargs=-1, required=True, type=click.IntRange(1))
+@click.argument("letters", nargs=-1, required=True, type=_DEAD_NUMBER)
 @URL
 def retry(letters: tuple[int, ...], url: str | None) -> None:
     """Requeue messages of people into their mailbox, once, and delete the dead letters."""
@@ -72,7 +81,7 @@ def retry(letters: tuple[int, ...], url: str | None) -> None:
 
 
 @dead.command("discard")
-@click.argument("letters", nargs=-1, required=True, type=click.IntRange(1))
+@click.argument("letters", nargs=-1, required=True, type=_DEAD_NUMBER)
 @URL
 def discard(letters: tuple[int, ...], url: str | None) -> None:
     """Delete dead letters."""

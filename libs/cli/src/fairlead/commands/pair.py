@@ -8,7 +8,9 @@ import click
 
 from fairlead.commands.users import ROLES
 from fairlead.durations import duration_s
-from fairlead.options import JSON, URL
+from fairlead.options import JSON, URL, scopes_in
+
+_LONGEST_TTL = "1h"
 
 
 @click.command()
@@ -17,7 +19,11 @@ from fairlead.options import JSON, URL
 @click.option("--scopes", metavar="SCOPE,...", help="Scopes of the token (default: all of the role).")
 @click.option("--name", default="", help="What it is for, such as the device.")
 @click.option(
-    "--ttl", default="5m", show_default=True, metavar="DURATION", help="How long the code is valid."
+    "--ttl",
+    default="5m",
+    show_default=True,
+    metavar="DURATION",
+    help="How long the code is valid, at most 1h.",
 )
 @click.option("--expires", metavar="DURATION", help="Expiry of the token (default: never).")
 @click.option(
@@ -42,15 +48,19 @@ def pair(
     from fairlead_common.installation.access import link_url, server_url
 
     if code is not None:
-        client = GatewayClient(server_url(url), lambda: "")
-        token = client.request("POST", "/api/pair/redeem", {"code": code, "name": name})
+        if not code.strip():
+            raise click.BadParameter(
+                "must be a code that `fairlead pair` printed, got none", param_hint="--redeem"
+            )
+        client = GatewayClient(server_url(url), lambda: "", token_source=lambda: "")
+        token = client.request("POST", "/api/pair/redeem", {"code": code.strip(), "name": name})
         click.echo(json.dumps(token) if as_json else token["token"])
         return
-    body: dict[str, Any] = {"name": name, "ttl_s": duration_s(ttl, "--ttl")}
+    body: dict[str, Any] = {"name": name, "ttl_s": duration_s(ttl, "--ttl", most=_LONGEST_TTL)}
     if expires is not None:
         body["expires_in_s"] = duration_s(expires, "--expires")
     if scopes is not None:
-        body["scopes"] = [each.strip() for each in scopes.split(",") if each.strip()]
+        body["scopes"] = scopes_in(scopes)
     body |= {key: value for key, value in (("user", user), ("role", role)) if value is not None}
     client = open_client(url)
     made = client.request("POST", "/api/pair", body)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from fairlead.commands.session_owners import share, sharing_text, transfer
 from fairlead.durations import duration_s
 from fairlead.options import JSON, ON_APPROVAL, THINKING, URL, Subcommands
 from fairlead.table import shortened, show_table
@@ -19,7 +20,11 @@ LEAF = click.option(
 
 @click.group(cls=Subcommands)
 def sessions() -> None:
-    """List, show, change, branch, move and delete sessions."""
+    """List, show, change, branch, move, share and delete sessions."""
+
+
+sessions.add_command(share)
+sessions.add_command(transfer)
 
 
 @sessions.command("ls")
@@ -49,17 +54,21 @@ def ls(limit: int, query: str, everything: bool, as_json: bool, url: str | None)
     if as_json:
         click.echo(json.dumps(rows))
         return
+    # Where one person works alone, a column of owners would say nothing.
+    of_several = any(row.get("owner", "") not in ("", "admin") for row in rows)
     cells = [
         (
             row["id"],
             _when(row.get("updated_at")),
-            row.get("status", ""),
+            f"{row.get('status', '')}{', archived' if row.get('archived') else ''}",
             row.get("agent", ""),
+            *([row.get("owner", "")] if of_several else []),
             shortened(row.get("title") or row.get("preview") or "", 60),
         )
         for row in rows
     ]
-    show_table(("session", "changed", "status", "agent", "title"), cells, empty="no sessions")
+    head = ("session", "changed", "status", "agent", *(["owner"] if of_several else []), "title")
+    show_table(head, cells, empty="no sessions")
 
 
 @sessions.command("show")
@@ -97,6 +106,8 @@ def show(session: str, everything: bool, as_json: bool, url: str | None) -> None
         f"mode {about.get('mode')}, {sandbox_in_words(about.get('sandbox'))}, "
         f"{usage.get('input_tokens', 0)} + {usage.get('output_tokens', 0)} tokens{_cost(usage)}"
     )
+    if whose := sharing_text(about):
+        click.echo(readable(whose))
     if steps := plan_lines(about.get("plan") or []):
         click.echo(readable("\n".join(["plan:", *steps])))
     on_branch = _branch(entries)
@@ -324,22 +335,6 @@ def fork(session: str, entry: str | None, new: str | None, title: str | None, ur
     body: dict[str, object] = {name: value for name, value in wishes.items() if value is not None}
     answer = open_client(url).request("POST", f"/api/sessions/{quote(session, safe='')}/fork", body)
     click.echo(answer["id"])
-
-
-@sessions.command()
-@click.argument("session", nargs=-1, required=True)
-@click.option("--to", "owner", required=True, metavar="USER", help="The new owner.")
-@URL
-def transfer(session: tuple[str, ...], owner: str, url: str | None) -> None:
-    """Give sessions to another user. Only admins may do that."""
-    from urllib.parse import quote
-
-    from fairlead.access import open_client
-
-    client = open_client(url)
-    for each in session:
-        client.request("PATCH", f"/api/sessions/{quote(each, safe='')}", {"owner": owner})
-        click.echo(f"{each}: belongs to {owner}")
 
 
 def _change_branch(

@@ -7,10 +7,8 @@ from typing import Any
 import click
 
 from fairlead.durations import duration_s
-from fairlead.options import JSON, URL, Subcommands
+from fairlead.options import JSON, SCOPES, URL, Subcommands, scopes_in
 from fairlead.table import show_table
-
-_SCOPES = ("read", "write", "approve", "admin", "pairing")
 
 
 @click.group(cls=Subcommands)
@@ -19,7 +17,7 @@ def tokens() -> None:
 
 
 @tokens.command()
-@click.option("--scopes", required=True, metavar="SCOPE,...", help=f"Of {', '.join(_SCOPES)}.")
+@click.option("--scopes", required=True, metavar="SCOPE,...", help=f"Of {', '.join(SCOPES)}.")
 @click.option(
     "--expires", metavar="DURATION", help="Expiry, such as 30d (default: the token does not expire)."
 )
@@ -33,11 +31,7 @@ def create(
     """Print a new token, and nothing else. It is shown only once."""
     from fairlead.access import open_client
 
-    wanted = [each.strip() for each in scopes.split(",") if each.strip()]
-    if unknown := [each for each in wanted if each not in _SCOPES]:
-        text = f"must be of {', '.join(_SCOPES)}, got {unknown[0]!r}"
-        raise click.BadParameter(text, param_hint="--scopes")
-    body: dict[str, Any] = {"scopes": wanted, "name": name}
+    body: dict[str, Any] = {"scopes": scopes_in(scopes), "name": name}
     if expires is not None:
         body["expires_in_s"] = duration_s(expires, "--expires")
     if user is not None:

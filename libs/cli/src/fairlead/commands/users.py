@@ -88,6 +88,8 @@ def show(name: str, as_json: bool, url: str | None) -> None:
         return
     state = "  disabled" if user.get("disabled") else ""
     click.echo(f"{user['name']}  {user['role']}{state}")
+    if facts := _ways_in(user):
+        click.echo(facts)
     click.echo("\n".join(budget_lines(left)) if left else "no budget")
 
 
@@ -123,6 +125,18 @@ def set_user(
     _change(name, change, url)
     said = (f"{key} {value}" if value else f"no {key}" for key, value in change.items())
     click.echo(f"changed: {name} ({', '.join(said)})")
+
+
+def _ways_in(user: dict[str, Any]) -> str:
+    """How a user may log in, as admins see it; empty: not known."""
+    if "tokens" not in user:
+        return ""
+    tokens = user["tokens"]
+    facts = [
+        f"{tokens} token{'' if tokens == 1 else 's'}",
+        f"{'a' if user.get('password') else 'no'} password",
+    ]
+    return ", ".join(facts + ([f"Tailscale {user['tailscale']}"] if user.get("tailscale") else []))
 
 
 def _of_user(budgets: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
