@@ -110,6 +110,16 @@ def test_a_dead_letter_has_a_number(words: tuple[str, ...]) -> None:
     assert "'first' is not a valid number of a letter." in done.stderr
 
 
+def test_what_is_missing_in_something_that_is_there_is_not_taken_for_it(gateway: FakeGateway) -> None:
+    missing = {"error": {"code": "not_found", "message": "entry e1 does not exist"}}
+    gateway.answers = {
+        "GET /api/sessions": [(200, {"sessions": [{"id": "01m8ejfxva7c", "title": "a"}]})],
+        "GET /api/sessions/01m8ejfxva7c": [(404, missing)],
+    }
+    done = call(gateway, "sessions", "show", "01m8ejfxva7c")
+    assert (done.returncode, done.stderr) == (1, "fairlead: entry e1 does not exist\n")
+
+
 def test_who_may_not_see_the_list_is_told_no_names(gateway: FakeGateway) -> None:
     gateway.answers = {"GET /api/users": [(403, {"error": {"code": "forbidden", "message": "needs admin"}})]}
     done = call(gateway, "users", "rm", "anm")
@@ -295,6 +305,22 @@ def test_users_are_listed_with_what_is_left_of_their_budgets(gateway: FakeGatewa
     assert shown[2].endswith("-")
     found = json.loads(call(gateway, "users", "ls", "--json").stdout)
     assert [each["budgets"] for each in found] == [left[:2], []]
+
+
+def test_users_are_listed_while_no_agent_says_what_is_left_of_budgets(gateway: FakeGateway) -> None:
+    away = {"error": {"code": "unavailable", "message": "the agent service does not answer; try again"}}
+    gateway.answers = {
+        "GET /api/users": [
+            (200, {"users": [{"name": "ann", "role": "member", "disabled": False, "tokens": 0}]})
+        ],
+        "GET /api/budgets": [(503, away)],
+    }
+    done = call(gateway, "users", "ls")
+    assert (done.returncode, done.stdout.splitlines()[1].split()[:2]) == (0, ["ann", "member"])
+    assert "note: what is left of budgets is not known: " in done.stderr
+    assert "the agent service does not answer" in done.stderr
+    shown = call(gateway, "users", "ls", "--json")
+    assert [each["budgets"] for each in json.loads(shown.stdout)] == [None]
 
 
 def test_the_next_heartbeat_is_told_from_jobs(gateway: FakeGateway) -> None:

@@ -40,6 +40,24 @@ def test_names_that_do_not_fit_are_refused_in_words(body: bytes, model: type, sa
     assert str(refused.value) == said
 
 
+class _Anything(msgspec.Struct):
+    x: object = None
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"x": "a\xff"}', "body: must be UTF-8: invalid start byte at byte 1"),
+        (b'{"x": ' + b"[" * 5000 + b"]" * 5000 + b"}", "body: is nested too deeply"),
+        (b"{", "body: must be JSON, got '{': Input data was truncated"),
+    ],
+)
+def test_a_body_that_is_no_json_is_told_why(body: bytes, said: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        parse(body, _Anything)
+    assert str(refused.value) == said
+
+
 @pytest.mark.parametrize("model", MODELS)
 @given(body=st.binary(max_size=60) | json_values.map(msgspec.json.encode))
 def test_any_body_is_taken_or_refused(model: type, body: bytes) -> None:

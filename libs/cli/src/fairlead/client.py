@@ -237,7 +237,7 @@ class GatewayClient:
             if problem.field in USER_FIELDS:
                 return user_hint(problem.field, body, ask)
             return hint_for(path, body, ask) if problem.status == HTTPStatus.NOT_FOUND else ""
-        except CommandError:  # the list needs more rights
+        except (CommandError, LookupError, TypeError):  # it needs more rights, or is of another version
             return ""
 
     def _headers(self) -> dict[str, str]:

@@ -47,7 +47,7 @@ def hint_for(path: str, body: object, ask: Callable[[str], Any]) -> str:
             name = str(body.get("agent", ""))
         rows = ask(where.path)[where.field]
         labels = {str(row[where.name]): str(row.get(where.label) or "") for row in rows}
-        return _meant(name, labels)
+        return "" if name in labels else _meant(name, labels)  # else something in it is missing
     return ""
 
 

@@ -38,12 +38,18 @@ def ls(as_json: bool, url: str | None) -> None:
     """List users, and what is left of their budgets."""
     from fairlead.access import open_client
     from fairlead.budget_text import budgets, left_text
+    from fairlead_common.installation.errors import CommandError
 
     client = open_client(url)
-    left = [each for each in budgets(client) if each["of"] == "user"]
     found = client.request("GET", "/api/users")["users"]
+    left: list[dict[str, Any]] | None = None
+    try:
+        left = [each for each in budgets(client) if each["of"] == "user"]
+    except CommandError as error:  # users can be listed, and disabled, while no agent runs
+        click.echo(f"note: what is left of budgets is not known: {error}", err=True)
     if as_json:
-        click.echo(json.dumps([{**row, "budgets": _of_user(left, row["name"])} for row in found]))
+        of_users = [None if left is None else _of_user(left, row["name"]) for row in found]
+        click.echo(json.dumps([{**row, "budgets": each} for row, each in zip(found, of_users, strict=True)]))
         return
     rows = [
         (
@@ -54,7 +60,7 @@ def ls(as_json: bool, url: str | None) -> None:
             "yes" if each.get("password") else "no",
             each.get("tailscale", ""),
             _budget_text(each.get("budget") or {}),
-            left_text(_of_user(left, each["name"])),
+            "?" if left is None else left_text(_of_user(left, each["name"])),
         )
         for each in found
     ]

@@ -56,7 +56,7 @@ def parse(body: bytes, model: type[T]) -> T:
         return found
     except msgspec.ValidationError as error:
         raise _explain(error, body, model) from error
-    except UNDECODABLE as error:
+    except msgspec.DecodeError as error:
         raise InvalidInputError("body", f"must be JSON, got {_shown(body)}: {error}") from error
     except UnicodeDecodeError as error:
         raise InvalidInputError("body", f"must be UTF-8: {error.reason} at byte {error.start}") from error
