@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_agent.compaction.cut import find_cut
-from fairlead_agent.session.next_step import (
-    MAX_ATTEMPTS,
+from fairlead_agent.session.next_step import MAX_ATTEMPTS, ending_after, may_end, next_step
+from fairlead_agent.session.run_limits import RunLimits
+from fairlead_agent.session.steps import (
     AddHeartbeatMessage,
     AddProcessLines,
     AddUserMessage,
@@ -24,14 +25,10 @@ from fairlead_agent.session.next_step import (
     ReportRound,
     Restore,
     RestoreFiles,
-    RunLimits,
     RunTools,
     StartHeartbeat,
     StartRun,
     Step,
-    ending_after,
-    may_end,
-    next_step,
 )
 from fairlead_agent.session.user_messages import process_lines
 from fairlead_agent.turn.response_form import REPAIR_MARK

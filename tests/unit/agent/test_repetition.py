@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from fairlead_agent.session.next_step import EndRun, RunLimits
 from fairlead_agent.session.repetition import Streak, streak
+from fairlead_agent.session.run_limits import RunLimits
 from fairlead_agent.session.run_notes import due
+from fairlead_agent.session.steps import EndRun
 from fairlead_common.config import AgentConfig
 from fairlead_common.config.agents import RepetitionConfig
 from fairlead_common.protocol.content import (

@@ -10,8 +10,8 @@ from typing import Final
 
 import structlog
 
-from fairlead_agent.session.next_step import NextRound, ReportRound
 from fairlead_agent.session.owner import Owner
+from fairlead_agent.session.steps import NextRound, ReportRound
 from fairlead_common.config import AgentConfig
 from fairlead_common.policy.rules import SHELL
 from fairlead_common.protocol.content import TextBlock, ToolCallBlock, ToolOutcome

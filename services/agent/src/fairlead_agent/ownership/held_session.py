@@ -18,8 +18,8 @@ from fairlead_agent.observability.run_spans import trace_stored
 from fairlead_agent.ownership.owned_elsewhere import SOON_S
 from fairlead_agent.ownership.session_parts import SessionParts, SharedParts
 from fairlead_agent.session.loop import AgentLoop, UpdateList
-from fairlead_agent.session.next_step import RunLimits
 from fairlead_agent.session.owner import Owner
+from fairlead_agent.session.run_limits import RunLimits
 from fairlead_agent.session.timers import drop_timers
 from fairlead_agent.session.titles import Titles
 from fairlead_agent.tools.calls import HandOverError

@@ -4,8 +4,8 @@ import time
 from collections.abc import Sequence
 
 from fairlead_agent.policy.grants import Grants
-from fairlead_agent.session.next_step import StartRun
 from fairlead_agent.session.owner import Owner
+from fairlead_agent.session.steps import StartRun
 from fairlead_agent.tools.questions import asks_question
 from fairlead_common.protocol.entries import ApprovalDecision, ApprovalEntry, ApprovalRequestEntry
 from fairlead_common.protocol.ids import new_id

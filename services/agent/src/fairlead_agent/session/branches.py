@@ -10,9 +10,9 @@ from typing import NamedTuple
 import structlog
 
 from fairlead_agent.compaction.summariser import Written
-from fairlead_agent.session.next_step import ChangeBranch, Restore
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.replies import Replies
+from fairlead_agent.session.steps import ChangeBranch, Restore
 from fairlead_common.bus.branch_reads import find_entry, read_tree, restore
 from fairlead_common.protocol.branch_entries import BranchRequestEntry, NavigateEntry, Stretch
 from fairlead_common.protocol.content import Usage, UserMessage

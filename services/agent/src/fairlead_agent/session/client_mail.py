@@ -3,8 +3,8 @@
 import msgspec
 import structlog
 
-from fairlead_agent.session.next_step import StartRun
 from fairlead_agent.session.owner import Owner
+from fairlead_agent.session.steps import StartRun
 from fairlead_agent.tools.client_calls import GONE, entry_of
 from fairlead_agent.tools.held_keys import text_without_keys
 from fairlead_common.protocol.client_tools import CLIENT_HOST, ClientResult

@@ -21,9 +21,13 @@ from fairlead_agent.hooks.verify import VerifyHook
 from fairlead_agent.models.interface import ModelError
 from fairlead_agent.session.branches import Branches
 from fairlead_agent.session.mailbox import Mailbox
-from fairlead_agent.session.next_step import (
-    NOT_CONFIGURED,
-    NOT_VERIFIED,
+from fairlead_agent.session.next_step import NOT_CONFIGURED, NOT_VERIFIED, ending_after, next_step
+from fairlead_agent.session.owner import Owner
+from fairlead_agent.session.run_choices import model_between_runs
+from fairlead_agent.session.run_ending import RunEnding
+from fairlead_agent.session.run_limits import RunLimits
+from fairlead_agent.session.run_notes import RunNotes
+from fairlead_agent.session.steps import (
     AddHeartbeatMessage,
     AddProcessLines,
     AddUserMessage,
@@ -38,18 +42,11 @@ from fairlead_agent.session.next_step import (
     ReportRound,
     Restore,
     RestoreFiles,
-    RunLimits,
     RunTools,
     StartHeartbeat,
     StartRun,
     Step,
-    ending_after,
-    next_step,
 )
-from fairlead_agent.session.owner import Owner
-from fairlead_agent.session.run_choices import model_between_runs
-from fairlead_agent.session.run_ending import RunEnding
-from fairlead_agent.session.run_notes import RunNotes
 from fairlead_agent.session.titles import Titles
 from fairlead_agent.session.user_messages import heartbeat_message, process_lines, user_message
 from fairlead_agent.tools.calls import CANCELLED, HandOverError, ToolCalls

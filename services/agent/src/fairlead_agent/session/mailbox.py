@@ -15,10 +15,10 @@ from fairlead_agent.session.approval_mail import ApprovalMail
 from fairlead_agent.session.client_mail import ClientMail
 from fairlead_agent.session.deletion import Deletion
 from fairlead_agent.session.ended_processes import EndedProcesses
-from fairlead_agent.session.next_step import StartRun
 from fairlead_agent.session.notices import Notices
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.replies import Replies, reply_subject, wanted_reply
+from fairlead_agent.session.steps import StartRun
 from fairlead_agent.session.undo_mail import undo_is_off
 from fairlead_agent.tools.call_questions import CallQuestions
 from fairlead_agent.tools.client_schemas import check_schemas

@@ -4,21 +4,35 @@ A pure function: no I/O, nothing remembered. A worker that takes over an open ru
 previous one would have. `loop.py` performs the steps.
 """
 
-from dataclasses import dataclass
 from itertools import takewhile
-from typing import Final, NamedTuple
+from typing import Final
 
-from fairlead_agent.session.provider_wait import ProviderWait
-from fairlead_agent.session.repetition import STUCK, streak
+from fairlead_agent.session.run_limits import RunLimits
+from fairlead_agent.session.steps import (
+    AddHeartbeatMessage,
+    AddProcessLines,
+    AddUserMessage,
+    AskForForm,
+    CallModel,
+    ChangeBranch,
+    CompactConversation,
+    Delete,
+    EndRun,
+    Idle,
+    NextRound,
+    ReportRound,
+    Restore,
+    RestoreFiles,
+    RunTools,
+    StartHeartbeat,
+    StartRun,
+    Step,
+)
 from fairlead_agent.tools.client_calls import GONE_CODE, missing_results
 from fairlead_agent.tools.questions import is_passed_over
 from fairlead_agent.turn.response_form import REPAIR_MARK, UNFIT, unfit
-from fairlead_common.config import AgentConfig
-from fairlead_common.protocol.branch_entries import BranchRequestEntry, CompactRequestEntry
 from fairlead_common.protocol.content import AssistantMessage
 from fairlead_common.protocol.entries import Outcome, QueuedEntry
-from fairlead_common.protocol.messages import PromptOptions, RunLimitsInput
-from fairlead_common.protocol.undo_entries import UndoRequestEntry
 from fairlead_common.session_log.conversation import Run
 from fairlead_common.session_log.rules import PARKED_OUTCOMES, reply_outcome
 from fairlead_common.session_log.spending import asks_for_budget
@@ -29,258 +43,6 @@ MOVED = "the conversation goes on from another entry"
 NOT_VERIFIED: Final = "verification_failed"  # `RunEndEntry.error_code`
 NOT_CONFIGURED: Final = "not_configured"
 MAX_ATTEMPTS = 5  # owners in a row that took over a run and got no further
-
-
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """Nothing to do until mail arrives."""
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """The session's deletion was accepted: stop what runs and carry it out."""
-
-
-@dataclass(frozen=True, slots=True)
-class StartRun:
-    """Open a run.
-
-    Fields:
-        said: the user input that begins it; None: it continues the previous run (`resumes`).
-        agent: name of the profile, for a session that has none yet.
-        cursor: sequence of the mail that `run_start` itself consumes; 0: a later entry consumes it.
-    """
-
-    said: QueuedEntry | None = None
-    resumes: bool = False
-    agent: str | None = None
-    cursor: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StartHeartbeat:
-    """Open a run for the heartbeats that are due, or record that there is nothing to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class AddUserMessage:
-    """Append queued input of one sender as one user message."""
-
-    said: tuple[QueuedEntry, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AddHeartbeatMessage:
-    """Append the heartbeat's message to a run whose owner died right after it opened the run."""
-
-
-@dataclass(frozen=True, slots=True)
-class AddProcessLines:
-    """Append the system lines that wait, as one of them tells the open run of a background process."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallModel:
-    """Ask the model for the next assistant message."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunTools:
-    """Bring the pending tool calls to their results, or park the run for an approval or for its client."""
-
-
-@dataclass(frozen=True, slots=True)
-class NextRound:
-    """Run the commands that verify edits."""
-
-    commands: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ReportRound:
-    """Tell the model which of them failed.
-
-    Fields:
-        round: from 1.
-    """
-
-    round: int
-
-
-@dataclass(frozen=True, slots=True)
-class AskForForm:
-    """Tell the model, once, what keeps its last reply from having the form that was asked for."""
-
-    problems: str
-
-
-@dataclass(frozen=True, slots=True)
-class EndRun:
-    """Cancel unfinished tool calls and close the run. See `RunEndEntry` for the fields.
-
-    Fields:
-        wait: with the outcome `waiting_provider`.
-    """
-
-    outcome: Outcome
-    error: str | None = None
-    error_code: str = ""
-    wait: ProviderWait | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Restore:
-    """Read what was said before: the state lacks it."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeBranch:
-    """Carry out a request to go on from another entry. No run is open."""
-
-    request: BranchRequestEntry
-
-
-@dataclass(frozen=True, slots=True)
-class CompactConversation:
-    """Carry out a person's request to replace the older part of the conversation by a summary."""
-
-    request: CompactRequestEntry
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreFiles:
-    """Undo what the session did to files. No run is open."""
-
-    request: UndoRequestEntry
-
-
-Step = (
-    Idle
-    | Delete
-    | Restore
-    | ChangeBranch
-    | CompactConversation
-    | RestoreFiles
-    | StartRun
-    | StartHeartbeat
-    | AddUserMessage
-    | AddHeartbeatMessage
-    | AddProcessLines
-    | CallModel
-    | RunTools
-    | NextRound
-    | ReportRound
-    | AskForForm
-    | EndRun
-)
-
-
-class TurnLimit(NamedTuple):
-    """A limit of turns, and how many of them the run had."""
-
-    name: str
-    limit: int
-    used: int
-
-    @property
-    def left(self) -> int:
-        """Turns that the run may still have."""
-        return self.limit - self.used
-
-    @property
-    def last_mark(self) -> str:
-        """The mark of the note that tells the model of its last turn."""
-        return f"{self.name} 1"
-
-
-class RunLimits(NamedTuple):
-    """Limits of one run, from the agent's profile and the prompt that began it: each holds by itself.
-
-    Those of the prompt count turns over all runs that continue its run after a wait. Its `usd` and `tokens`
-    are held by the budget, see `own_limits`.
-
-    Fields:
-        max_run_tokens: 0: no limit.
-        max_repeats: turns in a row without any difference; 0: no limit.
-        verify: commands that verify edits, of the profile. verify_rounds: how often they may fail.
-    """
-
-    max_run_s: float
-    max_turns: int
-    max_run_tokens: int
-    asked: RunLimitsInput = RunLimitsInput()
-    max_repeats: int = 0
-    verify: tuple[str, ...] = ()
-    verify_rounds: int = 5
-
-    @classmethod
-    def of(cls, profile: AgentConfig, options: PromptOptions | None = None) -> "RunLimits":
-        """The limits that `profile` and the prompt set."""
-        asked = options.limits if options is not None else None
-        return cls(
-            profile.max_run_s,
-            profile.max_turns,
-            profile.max_run_tokens,
-            asked or RunLimitsInput(),
-            profile.repetition.stop_after,
-            tuple(profile.verify),
-            profile.verify_rounds,
-        )
-
-    def is_out_of_time(self, run: Run, now_ms: int) -> bool:
-        """Whether the run has taken longer than it may."""
-        return (now_ms - run.started_ms) / 1000 > self.time[1]
-
-    @property
-    def time(self) -> tuple[str, float]:
-        """The stricter limit of the time, and its field."""
-        asked_s = self.asked.seconds
-        if asked_s is not None and asked_s < self.max_run_s:
-            return "limits.seconds", asked_s
-        return "max_run_s", self.max_run_s
-
-    def exceeded(self, state: SessionState, run: Run, now_ms: int) -> EndRun | None:
-        """How the run ends if it has reached a limit; None: it has not."""
-        if self.is_out_of_time(run, now_ms):
-            took_s = (now_ms - run.started_ms) / 1000
-            field, limit_s = self.time
-            return EndRun("timed_out", f"{field}: at most {limit_s:g} s, this run took {took_s:.1f} s")
-        turns = self.turns(state, run)
-        if not state.needs_reply:
-            # Its model was told that calls of the last turn are not carried out.
-            return turns_over(turns) if state.pending and turns.last_mark in state.noted else None
-        if state.spending.refused:
-            return EndRun("budget", state.spending.refused)
-        return turns_over(turns) or self._tokens(run) or self._repeats(state)
-
-    def turns(self, state: SessionState, run: Run) -> TurnLimit:
-        """The limit of turns that is reached first."""
-        own = TurnLimit("max_turns", self.max_turns, run.turns)
-        if self.asked.turns is None:
-            return own
-        asked = TurnLimit("limits.turns", self.asked.turns, state.earlier_turns + run.turns)
-        return asked if asked.left <= own.left else own
-
-    def _repeats(self, state: SessionState) -> EndRun | None:
-        found = streak(state, self.max_repeats)
-        if not self.max_repeats or found is None or found.rounds < self.max_repeats:
-            return None
-        return EndRun("failed", f"The model repeats itself: {found.shown} (repetition.stop_after).", STUCK)
-
-    def _tokens(self, run: Run) -> EndRun | None:
-        used = run.usage.input_tokens + run.usage.output_tokens
-        if self.max_run_tokens and used > self.max_run_tokens:
-            text = f"max_run_tokens: at most {self.max_run_tokens} tokens, this run used {used}"
-            return EndRun("budget", text)
-        return None
-
-
-def turns_over(turns: TurnLimit) -> EndRun | None:
-    """How the run ends if it has had all its turns."""
-    if turns.left > 0:
-        return None
-    text = f"{turns.name}: at most {turns.limit} turns in a run, this one had {turns.used}"
-    return EndRun("turn_limit", text)
 
 
 def next_step(state: SessionState, start: StartRun | None, limits: RunLimits | None, now_ms: int) -> Step:

@@ -8,8 +8,8 @@ import msgspec
 from fairlead_agent.session.approval_mail import ApprovalMail
 from fairlead_agent.session.branch_mail import BranchMail
 from fairlead_agent.session.client_mail import ClientMail
-from fairlead_agent.session.next_step import StartRun
 from fairlead_agent.session.owner import Owner
+from fairlead_agent.session.steps import StartRun
 from fairlead_agent.tools.placement import moved
 from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.branch_entries import ForkEntry

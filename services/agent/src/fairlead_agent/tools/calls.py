@@ -15,9 +15,9 @@ from fairlead_agent.policy.call_facts import CallFacts
 from fairlead_agent.policy.evaluate import SessionPolicy
 from fairlead_agent.policy.grants import Grants
 from fairlead_agent.policy.verdict import Verdict
-from fairlead_agent.session.next_step import RunLimits
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.run_choices import denies_approvals
+from fairlead_agent.session.run_limits import RunLimits
 from fairlead_agent.session.timers import set_timer
 from fairlead_agent.tools.bound_files import bound_files
 from fairlead_agent.tools.call_questions import CallQuestions, questions_of
