@@ -8,8 +8,17 @@ hears the answers that others get; `accounts` makes of it what the server reads,
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from fairlead_common.permissions.stream_subjects import (
+    FIGURES,
+    GET,
+    INFO,
+    PURGE,
+    consume,
+    micro_subjects,
+    read,
+    store_objects,
+)
 from fairlead_common.protocol import subjects as s
-from fairlead_common.protocol.backups import BACKUP_STATE
 from fairlead_common.protocol.ids import check_host, check_id
 
 GATEWAY: Final = "gateway"
@@ -24,10 +33,14 @@ BOXES: Final = "boxes"  # those of profile `docker-sandbox` in compose.yaml
 ANSWERS: Final = ("answers.>", "_INBOX.>")  # where other systems may always have answers sent
 ANY_NUMBER: Final = -1
 
-_GET: Final = "$JS.API.DIRECT.GET"
-_FROM_LEADER: Final = "$JS.API.STREAM.MSG.GET"
-_INFO: Final = "$JS.API.STREAM.INFO"
-_PURGE: Final = "$JS.API.STREAM.PURGE"
+
+# Users one by one. Tokens and pairing codes are in that bucket, too: no service but the gateway reads those.
+_USERS: Final = f"{GET}.{s.kv_stream(s.BUCKET_USERS)}.$KV.{s.BUCKET_USERS}.user.*"
+_CREDENTIALS: Final = f"$KV.{s.BUCKET_CREDENTIALS}"
+_DOCUMENT: Final = s.kv(s.BUCKET_CONFIG, "document")
+# The last revision alone. Which one is in effect, if that cannot be used, the agent service tells.
+_CONFIGURATION: Final = (f"{GET}.{s.kv_stream(s.BUCKET_CONFIG)}.{_DOCUMENT}", s.AGENT_CONFIGURATION)
+_CONFIG_CHANGES: Final = f"fairlead.kv.{s.BUCKET_CONFIG}.document"
 
 
 class Rights(NamedTuple):
@@ -82,6 +95,27 @@ def inbox(name: str) -> str:
     return f"_INBOX_{check_id(name, 'user')}"
 
 
+_KEPT_BY_GATEWAY: Final = (
+    f"$KV.{s.BUCKET_LEASES}.login.*",
+    f"$KV.{s.BUCKET_SESSIONS}.revoked.*",
+    f"$KV.{s.BUCKET_SESSIONS}.call.*.*",  # accepted chat completions
+    f"$KV.{s.BUCKET_SESSIONS}.answer.*.*",  # where they were answered, and what came next
+    f"$KV.{s.BUCKET_SESSIONS}.answer.*.*.next",
+    f"$KV.{s.BUCKET_SESSIONS}.conv.*.*",  # metadata and added items of conversations
+    f"$KV.{s.BUCKET_USERS}.*.*",
+)
+_READ_BY_GATEWAY: Final = (
+    s.SESSIONS,
+    s.EVENTS,
+    *(s.RUN_HISTORY, s.AUDIT, s.DEAD),
+    s.kv_stream(s.BUCKET_SESSIONS),
+    s.kv_stream(s.BUCKET_EXECUTORS),
+    s.kv_stream(s.BUCKET_USAGE),
+    s.kv_stream(s.BUCKET_USERS),
+    *s.LARGE,
+)
+
+
 def gateway() -> Rights:
     """The HTTP entry point: it writes the mail of people, approvals above all, and reads what it shows."""
     kinds = ("prompt", "steer", "followup", "abort", "approval", "clientresult", "notice")
@@ -102,34 +136,19 @@ def gateway() -> Rights:
             s.AGENT_CREDENTIALS,
             s.CREDENTIALS_CHANGED,
             f"{_CREDENTIALS}.sealed.>",  # it writes what only their recipients can open, and reads none of it
-            f"{_GET}.{s.kv_stream(s.BUCKET_CREDENTIALS)}.{_CREDENTIALS}.key.agent",
+            f"{GET}.{s.kv_stream(s.BUCKET_CREDENTIALS)}.{_CREDENTIALS}.key.agent",
             s.WEBUI_FILE,
             s.MODEL_ASK,
             s.MODEL_CANCEL,
             "fairlead.mcp.*.prompts",
-            f"$KV.{s.BUCKET_LEASES}.login.*",
-            f"$KV.{s.BUCKET_SESSIONS}.revoked.*",
-            f"$KV.{s.BUCKET_SESSIONS}.call.*.*",  # accepted chat completions
-            f"$KV.{s.BUCKET_SESSIONS}.answer.*.*",  # where they were answered, and what came next
-            f"$KV.{s.BUCKET_SESSIONS}.answer.*.*.next",
-            f"$KV.{s.BUCKET_SESSIONS}.conv.*.*",  # metadata and added items of conversations
-            f"$KV.{s.BUCKET_USERS}.*.*",
+            *_KEPT_BY_GATEWAY,
             s.AUDIT_LOG,
-            *_store_objects(),
-            *_read(
-                s.SESSIONS,
-                s.EVENTS,
-                *(s.RUN_HISTORY, s.AUDIT, s.DEAD),
-                s.kv_stream(s.BUCKET_SESSIONS),
-                s.kv_stream(s.BUCKET_EXECUTORS),
-                s.kv_stream(s.BUCKET_USAGE),
-                s.kv_stream(s.BUCKET_USERS),
-                *s.LARGE,
-            ),
-            *_FIGURES,
+            *store_objects(),
+            *read(*_READ_BY_GATEWAY),
+            *FIGURES,
             f"$JS.API.STREAM.MSG.DELETE.{s.DEAD}",
-            f"{_GET}.{s.kv_stream(s.BUCKET_WORKSPACES)}.$KV.{s.BUCKET_WORKSPACES}.agent.*",
-            f"{_GET}.{s.kv_stream(s.BUCKET_LEASES)}.$KV.{s.BUCKET_LEASES}.login.*",
+            f"{GET}.{s.kv_stream(s.BUCKET_WORKSPACES)}.$KV.{s.BUCKET_WORKSPACES}.agent.*",
+            f"{GET}.{s.kv_stream(s.BUCKET_LEASES)}.$KV.{s.BUCKET_LEASES}.login.*",
             *_CONFIGURATION,
             "$SRV.INFO",
             "$SRV.STATS",
@@ -150,61 +169,71 @@ def gateway() -> Rights:
     )._replace(asks_all=True)
 
 
+_SENT_BY_AGENTS: Final = (
+    "fairlead.session.*.log",
+    "fairlead.session.*.in.result.*",
+    "fairlead.session.*.in.notice.*",
+    "fairlead.tool.*.*.request",
+    "fairlead.tool.*.*.claim",
+    "fairlead.tool.*.*.part.*.*",
+    "fairlead.tool.*.*.answer.*",
+    "fairlead.timer.*.*",
+    "fairlead.snapshot.*",
+    s.ALL_RUNS,
+    "fairlead.event.*",
+    "fairlead.cancel.*",
+    "fairlead.budget.*.*.*.*",
+)
+_KEPT_BY_AGENTS: Final = (
+    f"$KV.{s.BUCKET_SESSIONS}.*.*",
+    f"$KV.{s.BUCKET_LEASES}.>",
+    f"$KV.{s.BUCKET_WORKSPACES}.>",
+    f"$KV.{s.BUCKET_USAGE}.>",
+    f"$KV.{s.BUCKET_CONFIG}.grant.*.*",
+    f"{_CREDENTIALS}.key.agent",
+    f"{_CREDENTIALS}.check.>",
+)
+_READ_BY_AGENTS: Final = (
+    s.SESSIONS,
+    s.TOOLS,
+    s.EVENTS,
+    s.TIMERS,
+    s.BUDGETS,
+    s.SNAPSHOTS,
+    s.RUN_HISTORY,
+    *map(
+        s.kv_stream,
+        (s.BUCKET_SESSIONS, s.BUCKET_LEASES, s.BUCKET_EXECUTORS, s.BUCKET_WORKSPACES, s.BUCKET_CONFIG),
+    ),
+    s.kv_stream(s.BUCKET_CREDENTIALS),
+    s.kv_stream(s.BUCKET_USAGE),
+    *s.LARGE,
+)
+_PURGED_BY_AGENTS: Final = (
+    s.SESSIONS,
+    s.TIMERS,
+    s.RUN_HISTORY,
+    *map(s.kv_stream, (s.BUCKET_SESSIONS, s.BUCKET_LEASES, s.BUCKET_WORKSPACES)),
+)
+
+
 def agent(others: Others = NOBODY) -> Rights:
     """The owner of sessions: logs, calls of tools, lists. No mail of people: it approves nothing."""
-    buckets = (s.BUCKET_SESSIONS, s.BUCKET_LEASES, s.BUCKET_EXECUTORS, s.BUCKET_WORKSPACES, s.BUCKET_CONFIG)
-    read = (
-        s.SESSIONS,
-        s.TOOLS,
-        s.EVENTS,
-        s.TIMERS,
-        s.BUDGETS,
-        s.SNAPSHOTS,
-        s.RUN_HISTORY,
-        *map(s.kv_stream, buckets),
-        s.kv_stream(s.BUCKET_CREDENTIALS),
-        s.kv_stream(s.BUCKET_USAGE),
-        *s.LARGE,
-    )
-    purged = (
-        s.SESSIONS,
-        s.TIMERS,
-        s.RUN_HISTORY,
-        *map(s.kv_stream, (s.BUCKET_SESSIONS, s.BUCKET_LEASES, s.BUCKET_WORKSPACES)),
-    )
     among_agents = (s.WAKE, "fairlead.owner.*", s.AGENT_LOAD)
     return _service(
         AGENT,
         publish=[
-            "fairlead.session.*.log",
-            "fairlead.session.*.in.result.*",
-            "fairlead.session.*.in.notice.*",
-            "fairlead.tool.*.*.request",
-            "fairlead.tool.*.*.claim",
-            "fairlead.tool.*.*.part.*.*",
-            "fairlead.tool.*.*.answer.*",
-            "fairlead.timer.*.*",
-            "fairlead.snapshot.*",
-            s.ALL_RUNS,
-            "fairlead.event.*",
-            "fairlead.cancel.*",
-            "fairlead.budget.*.*.*.*",
+            *_SENT_BY_AGENTS,
             *among_agents,
             "fairlead.workspace.*.instructions",
             s.dead("sessions"),
-            f"$KV.{s.BUCKET_SESSIONS}.*.*",
-            f"$KV.{s.BUCKET_LEASES}.>",
-            f"$KV.{s.BUCKET_WORKSPACES}.>",
-            f"$KV.{s.BUCKET_USAGE}.>",
-            f"$KV.{s.BUCKET_CONFIG}.grant.*.*",
-            f"{_CREDENTIALS}.key.agent",
-            f"{_CREDENTIALS}.check.>",
-            *_store_objects(),
-            *_read(*read),
-            *(f"{_PURGE}.{stream}" for stream in purged),
-            *_consume(s.SESSIONS, s.AGENTS_CONSUMER),
-            *_consume(s.SESSIONS, s.HOOKS_CONSUMER),
-            *_consume(s.TIMERS, s.TIMERS_CONSUMER),
+            *_KEPT_BY_AGENTS,
+            *store_objects(),
+            *read(*_READ_BY_AGENTS),
+            *(f"{PURGE}.{stream}" for stream in _PURGED_BY_AGENTS),
+            *consume(s.SESSIONS, s.AGENTS_CONSUMER),
+            *consume(s.SESSIONS, s.HOOKS_CONSUMER),
+            *consume(s.TIMERS, s.TIMERS_CONSUMER),
             _USERS,
             *ANSWERS,
             *others.answers,
@@ -249,9 +278,9 @@ def scheduler(others: Others = NOBODY) -> Rights:
             f"$KV.{s.BUCKET_JOBS}.>",
             f"$KV.{s.BUCKET_RUNS}.>",
             f"$KV.{s.BUCKET_LEASES}.scheduler",
-            *_read(s.SESSIONS, s.SLOTS, *map(s.kv_stream, buckets), s.kv_stream(s.BUCKET_SESSIONS), *s.LARGE),
-            *(f"{_PURGE}.{s.kv_stream(bucket)}" for bucket in buckets),
-            *_consume(s.SLOTS, s.SLOTS_CONSUMER),
+            *read(s.SESSIONS, s.SLOTS, *map(s.kv_stream, buckets), s.kv_stream(s.BUCKET_SESSIONS), *s.LARGE),
+            *(f"{PURGE}.{s.kv_stream(bucket)}" for bucket in buckets),
+            *consume(s.SLOTS, s.SLOTS_CONSUMER),
             _USERS,
             *_CONFIGURATION,
             *ANSWERS,
@@ -299,11 +328,11 @@ def executor(host: str, others: Others = NOBODY) -> Rights:
             s.dead("tools"),
             f"fairlead.workspace.{host}.gone",
             f"fairlead.workspace.{host}.removed",
-            *(f"{_GET}.{s.TOOLS}.{calls}.{part}" for part in ("request", "claim", "part.*.*", "answer.*")),
-            f"{_GET}.{s.OUTPUTS}.{output}",
-            f"{_GET}.{s.kv_stream(s.BUCKET_EXECUTORS)}.{beats}",
-            f"{_GET}.{s.kv_stream(s.BUCKET_CREDENTIALS)}.{sealed}",
-            *_consume(s.TOOLS, s.tools_consumer(host)),
+            *(f"{GET}.{s.TOOLS}.{calls}.{part}" for part in ("request", "claim", "part.*.*", "answer.*")),
+            f"{GET}.{s.OUTPUTS}.{output}",
+            f"{GET}.{s.kv_stream(s.BUCKET_EXECUTORS)}.{beats}",
+            f"{GET}.{s.kv_stream(s.BUCKET_CREDENTIALS)}.{sealed}",
+            *consume(s.TOOLS, s.tools_consumer(host)),
             *_CONFIGURATION,
             "$SRV.INFO",
             "$SRV.INFO.*",
@@ -330,7 +359,7 @@ def provisioner() -> Rights:
     return Rights(
         inbox(PROVISIONER),
         publish=(
-            f"{_INFO}.*",
+            f"{INFO}.*",
             "$JS.API.STREAM.CREATE.*",
             "$JS.API.STREAM.UPDATE.*",
             # Made again when replicas are added: they can be lost, and cannot be changed.
@@ -392,60 +421,3 @@ def _service(
         subscribe=(*subscribe, *(subject for each in names for subject in micro_subjects(each))),
         answers=answers,
     )
-
-
-def micro_subjects(name: str) -> list[str]:
-    """What a NATS micro service of this name hears."""
-    verbs = ("PING", "INFO", "STATS")
-    return [f"$SRV.{verb}{tail}" for verb in verbs for tail in ("", f".{name}", f".{name}.*")]
-
-
-def _read(*streams: str) -> list[str]:
-    """All of the streams, message by message and in batches; and how far they have got."""
-    return [
-        subject
-        for stream in streams
-        for subject in (
-            f"{_GET}.{stream}",
-            f"{_GET}.{stream}.>",
-            f"{_FROM_LEADER}.{stream}",
-            f"{_INFO}.{stream}",
-        )
-    ]
-
-
-def _consume(stream: str, consumer: str) -> list[str]:
-    """Use a durable consumer that is there."""
-    return [
-        f"$JS.API.CONSUMER.INFO.{stream}.{consumer}",
-        f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}",
-        f"$JS.ACK.{stream}.{consumer}.>",
-    ]
-
-
-def _store_objects() -> list[str]:
-    return [f"$O.{s.OBJECTS}.C.*", f"$O.{s.OBJECTS}.M.*"]
-
-
-# How much streams hold, and how far consumers are: numbers of the metrics.
-_BUCKETS_COUNTED: Final = (
-    *(s.BUCKET_LEASES, s.BUCKET_WORKSPACES, s.BUCKET_CONFIG),
-    *(s.BUCKET_CREDENTIALS, s.BUCKET_JOBS, s.BUCKET_RUNS),
-)
-_FIGURES: Final = (
-    *(f"{_INFO}.{stream}" for stream in (s.TIMERS, s.TOOLS, s.SLOTS, s.BUDGETS, s.SNAPSHOTS)),
-    *(f"{_INFO}.{s.kv_stream(bucket)}" for bucket in _BUCKETS_COUNTED),
-    f"$JS.API.CONSUMER.INFO.{s.SESSIONS}.{s.AGENTS_CONSUMER}",
-    f"$JS.API.CONSUMER.INFO.{s.TIMERS}.{s.TIMERS_CONSUMER}",
-    f"$JS.API.CONSUMER.INFO.{s.SLOTS}.{s.SLOTS_CONSUMER}",
-    f"$JS.API.CONSUMER.INFO.{s.TOOLS}.*",
-    f"$JS.API.CONSUMER.NAMES.{s.TOOLS}",
-    f"{_GET}.{s.kv_stream(s.BUCKET_CONFIG)}.{s.kv(s.BUCKET_CONFIG, BACKUP_STATE)}",
-)
-# Users one by one. Tokens and pairing codes are in that bucket, too: no service but the gateway reads those.
-_USERS: Final = f"{_GET}.{s.kv_stream(s.BUCKET_USERS)}.$KV.{s.BUCKET_USERS}.user.*"
-_CREDENTIALS: Final = f"$KV.{s.BUCKET_CREDENTIALS}"
-_DOCUMENT: Final = s.kv(s.BUCKET_CONFIG, "document")
-# The last revision alone. Which one is in effect, if that cannot be used, the agent service tells.
-_CONFIGURATION: Final = (f"{_GET}.{s.kv_stream(s.BUCKET_CONFIG)}.{_DOCUMENT}", s.AGENT_CONFIGURATION)
-_CONFIG_CHANGES: Final = f"fairlead.kv.{s.BUCKET_CONFIG}.document"

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.permissions.rights import ANY_NUMBER, NOBODY, Others, Rights, executor, micro_subjects
+from fairlead_common.permissions.rights import ANY_NUMBER, NOBODY, Others, Rights, executor
+from fairlead_common.permissions.stream_subjects import micro_subjects
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.request_info import actor_in, actor_text
