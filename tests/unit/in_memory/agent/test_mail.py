@@ -5,11 +5,13 @@ import asyncio
 import msgspec
 import pytest
 
+from fairlead_agent.session.log_readers import LogReaders
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolOutcome
 from fairlead_common.protocol.entries import ApprovalEntry, DroppedEntry, RunEndEntry
 from fairlead_common.protocol.messages import Abort, Decision, ToolCall, ToolResult
 from fairlead_common.protocol.notices import HeartbeatNotice, SystemNotice, UpdateSession
+from fairlead_common.session_log.records import SEVERAL_ENTRIES
 from tests.support.memory_model import text
 from tests.support.memory_world import MemoryWorld
 
@@ -31,6 +33,21 @@ async def test_a_prompt_becomes_a_run_with_its_tool_call_and_its_answer(w: Memor
         *("run starts", "user: op=P1 steps=1", "calls bash", "result ok", "says done P1", "run completed")
     ]
     assert [call.arguments["command"] for call in w.calls] == ["python3 -IS ledger.py P1.S1 0"]
+
+
+@pytest.mark.parametrize("kinds", [(1,), (1, SEVERAL_ENTRIES)])
+async def test_all_that_a_prompt_causes_is_in_its_trace_in_one_record_or_in_several(
+    w: MemoryWorld, monkeypatch: pytest.MonkeyPatch, kinds: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind in kinds)
+    trace = f"00-{'a' * 32}-{'b' * 16}-01"
+    await w.bus.publish(s.mail("a", "prompt", "k"), b"op=P1 steps=1", {s.H_TRACE: trace})
+    await w.agent()
+    await w.settled("a")
+    records = [record async for record in w.bus.read(s.SESSIONS, s.session_log("a"))]
+    traces = [record.headers.get(s.H_TRACE) for record in records if record.headers[s.H_STATE] == "open"]
+    assert len(traces) >= 3
+    assert set(traces) == {trace}
 
 
 async def test_a_prompt_during_a_run_waits_until_the_reply_and_a_follow_up_does_too(w: MemoryWorld) -> None:

@@ -229,11 +229,15 @@ class Owner:
         async with self.lock:
             return await self.append_locked(entry)
 
-    async def append_locked(self, entry: E) -> E:
-        """As `append`, with the lock held."""
+    async def append_locked(self, entry: E, *, trace: str | None = None) -> E:
+        """As `append`, with the lock held.
+
+        Args:
+            trace: `traceparent` of the record; None: the one that follows from the entry.
+        """
         self._check_place()
         entry = self._placed(entry, self.state)
-        await self._store_fenced([entry])
+        await self._store_fenced([entry], trace)
         return entry
 
     async def pass_over(self, reason: str, seq: int) -> None:
@@ -249,8 +253,9 @@ class Owner:
             LostOwnershipError: another owner wrote to the log.
         """
         if not self.may_write(SEVERAL_ENTRIES):
+            trace = self.traces.of(entries)  # one for all, as if they were one record
             for entry in entries:
-                await self.append_locked(entry)
+                await self.append_locked(entry, trace=trace)
             return
         self._check_place()
         placed: list[Entry] = []
@@ -258,9 +263,9 @@ class Owner:
             placed.append(self._placed(entry, self.state.after(*placed)))
         await self._store_fenced(placed)
 
-    async def _store_fenced(self, entries: list[Entry]) -> None:
+    async def _store_fenced(self, entries: list[Entry], trace: str | None = None) -> None:
         try:
-            await self._store(entries, None)
+            await self._store(entries, None, trace)
         except WrongSequenceError as error:
             raise LostOwnershipError(f"{self.session}: another owner wrote") from error
 
@@ -305,10 +310,12 @@ class Owner:
                 self.tail.catch_up_soon()
         return False
 
-    async def _store(self, entries: list[Entry], fence: tuple[str, int] | None) -> None:
+    async def _store(
+        self, entries: list[Entry], fence: tuple[str, int] | None, trace: str | None = None
+    ) -> None:
         state = self.state
         data, kind = encode_record(entries)
-        trace = self.traces.of(entries)
+        trace = trace or self.traces.of(entries)
         payload, headers = await self.objects.pack(data)
         headers = {
             **headers,
