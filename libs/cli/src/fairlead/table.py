@@ -69,6 +69,16 @@ def shortened(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
+def cut(text: str, columns: int) -> str:
+    """As much of the beginning of `text` as these columns of a terminal hold."""
+    if _width(text) <= columns:
+        return text
+    end = columns
+    while end and _width(text[:end]) > columns:
+        end -= 1
+    return text[:end]
+
+
 def _cell(value: object) -> str:
     return printable(" ".join(str(value).split())) or NONE
 

@@ -2,7 +2,7 @@
 
 import json
 from datetime import datetime
-from typing import Any
+from http import HTTPStatus
 
 import click
 
@@ -76,8 +76,7 @@ def show(letter: int, as_json: bool, url: str | None) -> None:
 @URL
 def retry(letters: tuple[int, ...], url: str | None) -> None:
     """Requeue messages of people into their mailbox, once, and delete the dead letters."""
-    for done in _each(letters, "retry", url):
-        click.echo(f"{done['id']} requeued into session {done['session']} as message {done['seq']}")
+    _each(letters, "retry", "requeued into session {session} as message {seq}", url)
 
 
 @dead.command("discard")
@@ -85,15 +84,28 @@ def retry(letters: tuple[int, ...], url: str | None) -> None:
 @URL
 def discard(letters: tuple[int, ...], url: str | None) -> None:
     """Delete dead letters."""
-    for done in _each(letters, "discard", url):
-        click.echo(f"{done['id']} discarded")
+    _each(letters, "discard", "discarded", url)
 
 
-def _each(letters: tuple[int, ...], what: str, url: str | None) -> list[dict[str, Any]]:
+def _each(letters: tuple[int, ...], what: str, said: str, url: str | None) -> None:
+    """Say of each letter what became of it. One that is refused keeps no other from being handled."""
     from fairlead.access import open_client
+    from fairlead.client import RequestRefusedError
 
     client = open_client(url)
-    return [client.patiently("POST", f"/api/dead/{letter}/{what}", patience_s=3.0) for letter in letters]
+    refused = 0
+    for letter in dict.fromkeys(letters):
+        try:
+            done = client.patiently("POST", f"/api/dead/{letter}/{what}", patience_s=3.0)
+        except RequestRefusedError as error:
+            if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+                raise
+            refused += 1
+            click.echo(f"{letter} not handled: {error}", err=True)
+        else:
+            click.echo(f"{letter} {said.format(**done)}")
+    if refused:
+        raise SystemExit(1)
 
 
 def _when(at_ms: int) -> str:

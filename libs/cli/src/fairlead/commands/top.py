@@ -1,6 +1,10 @@
 """`fairlead top`: what happens now, in one view."""
 
+import contextlib
+import os
+import shutil
 import statistics
+import sys
 import time
 from collections import Counter, defaultdict
 from datetime import UTC, datetime
@@ -10,9 +14,11 @@ import click
 
 from fairlead.options import URL
 from fairlead.printable import printable
+from fairlead.table import cut
 
 _WINDOW_S = 900.0
 _ROWS = 15
+_CLEAR = "\x1b[2J\x1b[H"
 
 
 @click.command()
@@ -33,17 +39,43 @@ def top(once: bool, interval: float, url: str | None) -> None:
     from fairlead.access import open_client
 
     client = open_client(url)
+    if once:
+        click.echo("\n".join(lines(look(client), time.time())))
+        return
+    with contextlib.suppress(KeyboardInterrupt):
+        _follow(client, interval)
+
+
+def _follow(client: Any, interval_s: float) -> None:
+    """One view after the other. A server that is away after the first one is waited for."""
+    from fairlead.client import UnreachableError
+
+    view = lines(look(client), time.time())
     while True:
-        view = "\n".join(lines(look(client), time.time()))
-        if once:
-            click.echo(view)
-            return
-        click.clear()
-        click.echo(view)
+        _show(view)
+        time.sleep(interval_s)
         try:
-            time.sleep(interval)
-        except KeyboardInterrupt:
-            return
+            view = lines(look(client), time.time())
+        except UnreachableError as error:
+            view = [f"{_clock(time.time())}  {printable(str(error))}", "asked again until it answers"]
+
+
+def _show(view: list[str]) -> None:
+    """Print a view, in a terminal in place of the one before, and as much of it as there is room for."""
+    if not sys.stdout.isatty():
+        click.echo("\n".join([*view, ""]))
+        return
+    columns, rows = shutil.get_terminal_size()
+    if len(view) >= rows > 2:
+        view = [*view[: rows - 2], f"... {len(view) - rows + 2} more lines (--once prints all)"]
+    clear = "" if os.environ.get("TERM") == "dumb" else _CLEAR
+    # Not by `click.echo`, which leaves out sequences where colours are not wanted.
+    sys.stdout.write(clear + "".join(f"{cut(line, columns)}\n" for line in view))
+    sys.stdout.flush()
+
+
+def _clock(now_s: float) -> str:
+    return f"{datetime.fromtimestamp(now_s).astimezone():%H:%M:%S}"
 
 
 def look(client: Any) -> dict[str, Any]:
@@ -53,7 +85,7 @@ def look(client: Any) -> dict[str, Any]:
     return {
         "url": client.url,
         "status": client.patiently("GET", "/api/status", patience_s=3.0),
-        "sessions": client.patiently("GET", "/api/sessions?limit=200&source=all")["sessions"],
+        **client.patiently("GET", "/api/sessions?limit=1000&source=all&archived=all"),
         "approvals": client.patiently("GET", "/api/approvals")["approvals"],
         "runs": client.patiently("GET", f"/api/runs?since={since_ms}&limit=500")["runs"],
         "usage": client.patiently("GET", f"/api/usage?by=day&from={today}")["total"],
@@ -65,16 +97,15 @@ def lines(found: dict[str, Any], now_s: float) -> list[str]:
     status, runs, approvals = found["status"], found["runs"], found["approvals"]
     services = Counter(str(each.get("name", "")).removeprefix("fairlead-") for each in status["services"])
     usage = found["usage"]
-    at = f"{datetime.fromtimestamp(now_s).astimezone():%H:%M:%S}"
     store = status.get("store") or {}
     view = [
-        f"{at}  {found['url']}  {', '.join(f'{name} {n}' for name, n in sorted(services.items()))}",
+        f"{_clock(now_s)}  {found['url']}  {', '.join(f'{name} {n}' for name, n in sorted(services.items()))}",
         f"today (UTC)  ${usage['cost_usd']:.4f}{' + $?' if usage['unpriced_replies'] else ''}  "
         f"{usage['replies']} replies, {usage['input_tokens']} tokens in, {usage['output_tokens']} out",
     ]
     if store:
         view.append(f"store  {store['state']}, {_free(store['free_bytes'])} free")
-    view += ["", *_runs(runs), "", *_models(runs), "", *_sessions(found["sessions"], now_s)]
+    view += ["", *_runs(runs), "", *_models(runs), "", *_sessions(found["sessions"], now_s, is_all=not found.get("next"))]
     questions = sum(each.get("kind") == "question" for each in approvals)
     also = f", questions waiting: {questions}" if questions else ""
     view += ["", f"approvals waiting: {len(approvals) - questions}{also}"]
@@ -83,7 +114,7 @@ def lines(found: dict[str, Any], now_s: float) -> list[str]:
         age = _age(now_s - each.get("requested_at", 0) / 1000)
         asked = "question" if each.get("kind") == "question" else printable(str(each.get("tool", "")))
         view.append(f"  {age:>8}  {each.get('session', ''):{width}}  {asked}")
-    view += ["", "executors"]
+    view += [*_more(approvals), "", "executors"]
     for row in status["executors"]:
         state = "draining" if row.get("draining") else ""
         busy = f"{row.get('running', 0)}/{row.get('capacity', 8)}"
@@ -118,16 +149,21 @@ def _models(runs: list[dict[str, Any]]) -> list[str]:
     return view
 
 
-def _sessions(sessions: list[dict[str, Any]], now_s: float) -> list[str]:
+def _sessions(sessions: list[dict[str, Any]], now_s: float, *, is_all: bool) -> list[str]:
     busy = [each for each in sessions if each.get("status") not in ("idle", None)]
-    view = [f"sessions at work or waiting: {len(busy)}"]
+    of = "" if is_all else f" (of the {len(sessions)} that changed last)"
+    view = [f"sessions at work or waiting: {len(busy)}{of}"]
     width = max((len(each["id"]) for each in busy[:_ROWS]), default=0)
     for each in busy[:_ROWS]:
         age = _age(now_s - each.get("updated_at", 0) / 1000)
         title = printable(str(each.get("title") or each.get("preview") or ""))[:50]
         row = f"  {each['id']:{width}}  {each['status']:16}  {age:>8}  {each.get('agent', ''):8}  {title}"
         view.append(row.rstrip())
-    return view
+    return view + _more(busy)
+
+
+def _more(rows: list[dict[str, Any]]) -> list[str]:
+    return [f"  ... {len(rows) - _ROWS} more"] if len(rows) > _ROWS else []
 
 
 def _free(count: int) -> str:
