@@ -142,3 +142,54 @@ async def test_a_backup_that_fails_is_told_and_tried_again(bus: Bus, tmp_path: P
     known = await state(bus)
     assert (known.due_s, known.copied_at_ms) == (DUE, 0)
     assert "not copied: false: it ended with status 1" in known.problem
+
+
+async def test_a_copy_that_failed_or_was_killed_is_made_by_the_next_look(
+    bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = tmp_path / "away"
+    copy = ["cp", "{file}", f"{away}/{{name}}"]
+    await configure(bus, copy_command=copy)
+    first = looker(bus, tmp_path, "a")
+    assert await first.look(DUE)
+    assert first.uncopied == (await state(bus)).problem
+    assert "not copied: cp: it ended with status 1" in first.uncopied
+    again = looker(bus, tmp_path, "b")
+    assert not await again.look(DUE + 300)
+    assert (again.uncopied, (await state(bus)).copied_due_s) == (first.uncopied, 0)
+    away.mkdir()
+    third = looker(bus, tmp_path, "c")
+    assert not await third.look(DUE + 600)
+    assert [path.name for path in away.iterdir()] == [file_name(DUE)]
+    known = await state(bus)
+    assert (third.uncopied, known.problem, known.copied_due_s, known.claimed_due_s) == ("", "", DUE, 0)
+    assert time.time() * 1000 - known.copied_at_ms < 60_000
+
+    async def killed(*_: object) -> str:
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scheduled, "_run", killed)
+        with pytest.raises(asyncio.CancelledError):
+            await looker(bus, tmp_path, "a").look(DUE + 3600)
+    await looker(bus, tmp_path, "b").look(DUE + 3700)  # "a" may still be at it
+    assert (await state(bus)).copied_due_s == DUE
+    assert not await looker(bus, tmp_path, "a").look(DUE + 3700)
+    assert sorted(path.name for path in away.iterdir()) == [file_name(DUE), file_name(DUE + 3600)]
+    (tmp_path / "backups" / file_name(DUE + 3600)).unlink()
+    before = await state(bus)
+    assert not await looker(bus, tmp_path, "a").look(DUE + 3800)  # nothing is missing
+    await configure(bus, copy_command=["false"])
+    assert not await looker(bus, tmp_path, "a").look(DUE + 3900)  # what was copied stays copied
+    assert await state(bus) == before
+
+
+async def test_a_backup_whose_file_is_on_another_machine_is_not_copied_here(bus: Bus, tmp_path: Path) -> None:
+    await configure(bus)
+    assert await looker(bus, tmp_path, "a").look(DUE)
+    (tmp_path / "backups" / file_name(DUE)).unlink()
+    await configure(bus, copy_command=["false"])
+    before = await state(bus)
+    other = looker(bus, tmp_path, "b")
+    assert not await other.look(DUE + 300)
+    assert (other.uncopied, await state(bus)) == ("", before)

@@ -40,3 +40,15 @@ def test_what_is_wrong_with_backups_comes_with_the_command_that_helps_there(
     assert command in f"{found.text} {found.advice}"
     here = backups.last(look(Home(tmp_path), facts=facts))
     assert "compose" not in f"{here.text} {here.advice}".lower()
+
+
+def test_a_copy_that_was_never_made_is_no_copy_of_long_ago(tmp_path: Path) -> None:
+    document = {"backup": {"schedule": "1d", "copy_command": ["cp", "{file}", "/away"]}}
+    found = [
+        backups.last(look(Home(tmp_path), facts=NatsFacts(connected=True, document=document, backup=known)))
+        for known in (GOOD, {**GOOD, "copied_at_ms": NOW_MS})
+    ]
+    assert [each.state for each in found] == ["warning", "ok"]
+    assert "it was never copied" in found[0].text
+    assert "fairlead backup --if-due" in found[0].advice
+    assert found[1].text.endswith("; copied 0.0 hours ago")

@@ -102,8 +102,11 @@ def _scheduled(home: Home, to: Path | None, url: str | None, *, watch: bool) -> 
     from fairlead_node.storage.scheduled import prune_if_due
 
     async def look(bus: "Bus") -> None:
-        await ScheduledBackups(bus, home, to or home.path / "backups", click.echo).look()
+        backups = ScheduledBackups(bus, home, to or home.path / "backups", click.echo)
+        await backups.look()
         await prune_if_due(bus, click.echo)
+        if backups.uncopied:
+            raise CommandError(backups.uncopied)
 
     while True:
         problem = ""

@@ -13,9 +13,10 @@ class BackupState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     Fields:
         due_s: which one the last good backup is: when it was due, in seconds since 1970.
         made_at_ms: when it was verified, milliseconds since 1970; 0: there is none. file, bytes: of it.
-        copied_at_ms: when the last copy was made; 0: none was.
+        copied_at_ms: when the last copy was made; 0: none was. copied_due_s: of which backup.
         problem: why the last attempt failed, or its copy; empty: it did not. problem_at_ms: when.
-        claimed_due_s, claimed_by, claimed_at_ms: the backup that is being made, by whom and since when.
+        claimed_due_s, claimed_by, claimed_at_ms: the backup that is being made or copied, by whom and since
+            when.
     """
 
     due_s: int = 0
@@ -23,6 +24,7 @@ class BackupState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     file: str = ""
     bytes: int = 0
     copied_at_ms: int = 0
+    copied_due_s: int = 0
     problem: str = ""
     problem_at_ms: int = 0
     claimed_due_s: int = 0

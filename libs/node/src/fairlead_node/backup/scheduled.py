@@ -8,6 +8,7 @@ once it has its name, which a half one never gets, and is verified before anythi
 import asyncio
 import contextlib
 import datetime
+import os
 import re
 import socket
 import time
@@ -50,11 +51,14 @@ def file_name(due_s: int) -> str:
 
 
 class ScheduledBackups:
-    """One look: makes the backup that is due, if no one else does.
+    """One look: makes the backup that is due, and the copy of the last one that is missing, if no one else does.
 
     Args:
         folder: for files where the configuration names none.
         say: told what was done, one line each.
+
+    Fields:
+        uncopied: why this look made no copy; empty: it did, or none was missing.
     """
 
     def __init__(self, bus: Bus, home: Home, folder: Path, say: Say, by: str = "") -> None:
@@ -64,6 +68,7 @@ class ScheduledBackups:
         self._say = say
         self._by = by or identity(home)
         self._bucket = Bucket(bus, subjects.BUCKET_CONFIG)
+        self.uncopied = ""
 
     async def look(self, now_s: float | None = None) -> bool:
         """Whether a backup was made.
@@ -77,10 +82,21 @@ class ScheduledBackups:
         if not config.schedule:
             return False
         due_s = last_due_s(config.schedule, time.time() if now_s is None else now_s)
-        claimed = await self._claim(due_s)
+        claimed = await self._claim(due_s, config)
         if claimed is None:
             return False
-        folder = Path(config.folder) if config.folder else self._folder
+        if claimed.due_s >= due_s:
+            await self._copy(config, Path(claimed.file), claimed.due_s)
+            return False
+        path = await self._make_due(Path(config.folder) if config.folder else self._folder, due_s)
+        await self._copy(config, path, due_s)
+        for old in expired(path.parent, config.keep, config.keep_weekly):
+            old.unlink(missing_ok=True)
+            self._say(f"old backup removed: {old}")
+        return True
+
+    async def _make_due(self, folder: Path, due_s: int) -> Path:
+        """The verified file; the state says that it is the last good one."""
         try:
             path = await self._make(folder, due_s)
         except (CommandError, FairleadError, OSError) as error:
@@ -95,20 +111,15 @@ class ScheduledBackups:
             bytes=path.stat().st_size,
             problem="",
             problem_at_ms=0,
-            claimed_due_s=0,
         )
         self._say(f"backup written and checked: {path}")
-        await self._copy(config, path)
-        for old in expired(path.parent, config.keep, config.keep_weekly):
-            old.unlink(missing_ok=True)
-            self._say(f"old backup removed: {old}")
-        return True
+        return path
 
-    async def _claim(self, due_s: int) -> BackupState | None:
-        """The state, with the claim of this program; None: it is made, or someone else makes it."""
+    async def _claim(self, due_s: int, config: BackupConfig) -> BackupState | None:
+        """The state, with the claim of this program; None: nothing is left to do, or someone else does it."""
         record = await self._bucket.get(BACKUP_STATE)
         state = _decoded(record.data) if record is not None else BackupState()
-        if state.due_s >= due_s:
+        if state.due_s >= due_s and not await asyncio.to_thread(_misses_copy, state, config):
             return None
         is_taken = state.claimed_due_s == due_s and state.claimed_by != self._by
         if is_taken and _now_ms() - state.claimed_at_ms < CLAIM_S * 1000:
@@ -138,8 +149,10 @@ class ScheduledBackups:
             raise
         return path
 
-    async def _copy(self, config: BackupConfig, path: Path) -> None:
+    async def _copy(self, config: BackupConfig, path: Path, due_s: int) -> None:
+        """Copy it off the machine. One that fails is missing, and the next look tries again."""
         if not config.copy_command:
+            await self._note(claimed_due_s=0)
             return
         argv = [
             each.replace("{file}", str(path)).replace("{name}", path.name) for each in config.copy_command
@@ -147,10 +160,12 @@ class ScheduledBackups:
         problem = await _run(argv, config.copy_timeout_s)
         if problem:
             text = f"the backup was made, but not copied: {argv[0]}: {problem}"[:_MAX_PROBLEM_CHARS]
-            await self._note(problem=text, problem_at_ms=_now_ms())
-            self._say(text)
+            await self._note(problem=text, problem_at_ms=_now_ms(), claimed_due_s=0)
+            self.uncopied = text
             return
-        await self._note(copied_at_ms=_now_ms())
+        await self._note(
+            copied_at_ms=_now_ms(), copied_due_s=due_s, problem="", problem_at_ms=0, claimed_due_s=0
+        )
         self._say(f"backup copied: {path.name}")
 
     async def _note(self, **changes: object) -> None:
@@ -162,6 +177,11 @@ class ScheduledBackups:
             with contextlib.suppress(ConflictError):
                 await self._bucket.update(BACKUP_STATE, data, record.seq if record is not None else 0)
                 return
+
+
+def _misses_copy(state: BackupState, config: BackupConfig) -> bool:
+    """Whether the last good backup is on this machine alone, where one that made it may copy it."""
+    return bool(config.copy_command) and state.copied_due_s < state.due_s and os.access(state.file, os.R_OK)
 
 
 def expired(folder: Path, keep: int, keep_weekly: int) -> list[Path]:
@@ -201,7 +221,7 @@ async def _run(argv: list[str], timeout_s: float) -> str:
         return f"it did not end within {timeout_s:g} s"
     if process.returncode:
         last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        return f"it ended with status {process.returncode}: {last[:200]}"
+        return f"it ended with status {process.returncode}{f': {last[:200]}' if last else ''}"
     return ""
 
 

@@ -57,6 +57,8 @@ def last(look: DoctorContext) -> Finding:
         return warning(_NAME, f"{state.problem} (the last good one is {about})", f"{words.now} tries now")
     if not config.copy_command:
         return ok(_NAME, f"{about}; not copied off this machine (`backup.copy_command`)")
+    if not state.copied_at_ms:
+        return warning(_NAME, f"{about}; it was never copied off this machine", f"{words.now} copies it")
     return ok(_NAME, f"{about}; copied {_hours(now_s - state.copied_at_ms / 1000)} ago")
 
 
