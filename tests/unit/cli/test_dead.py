@@ -35,7 +35,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> _Client:
     return made
 
 
-def test_a_letter_that_is_refused_keeps_no_other_from_being_handled(
+def test_one_that_is_refused_keeps_no_other_from_being_handled(
     client: _Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:

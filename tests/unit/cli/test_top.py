@@ -143,9 +143,8 @@ def test_a_server_that_restarts_is_waited_for_and_one_that_was_never_there_is_an
 def test_a_view_fits_into_the_terminal_and_is_whole_in_a_file(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    busy = [
-        {"id": f"s{number}", "status": "running", "updated_at": 0, "title": "東京" * 30} for number in range(20)
-    ]
+    row = {"status": "running", "updated_at": 0, "title": "東京" * 30}
+    busy = [{"id": f"s{number}", **row} for number in range(20)]
     monkeypatch.setitem(ANSWERS, "/api/sessions", {"sessions": busy, "next": "5.s"})
     _views(monkeypatch, _Client(), 1)
     whole = capsys.readouterr().out.rstrip("\n").splitlines()
@@ -163,8 +162,8 @@ def test_a_view_fits_into_the_terminal_and_is_whole_in_a_file(
     assert len(shown) == 14  # the cursor has the last line
     assert shown[-1] == f"... {len(whole) - 13} more lines (--once prints all)"
     assert shown[1] == whole[1][:50]
-    (row,) = [line for line in shown if line.startswith("  s0 ")]
-    assert sum(2 if letter in "東京" else 1 for letter in row) in (49, 50)
+    (first,) = [line for line in shown if line.startswith("  s0 ")]
+    assert sum(2 if letter in "東京" else 1 for letter in first) in (49, 50)
     monkeypatch.setenv("LINES", "200")
     monkeypatch.setenv("TERM", "dumb")
     _views(monkeypatch, _Client(), 1)

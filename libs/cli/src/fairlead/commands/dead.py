@@ -98,7 +98,7 @@ def _each(letters: tuple[int, ...], what: str, said: str, url: str | None) -> No
         try:
             done = client.patiently("POST", f"/api/dead/{letter}/{what}", patience_s=3.0)
         except RequestRefusedError as error:
-            if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+            if len(letters) == 1 or error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 raise
             refused += 1
             click.echo(f"{letter} not handled: {error}", err=True)

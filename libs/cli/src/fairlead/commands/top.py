@@ -98,14 +98,16 @@ def lines(found: dict[str, Any], now_s: float) -> list[str]:
     services = Counter(str(each.get("name", "")).removeprefix("fairlead-") for each in status["services"])
     usage = found["usage"]
     store = status.get("store") or {}
+    processes = ", ".join(f"{name} {n}" for name, n in sorted(services.items()))
     view = [
-        f"{_clock(now_s)}  {found['url']}  {', '.join(f'{name} {n}' for name, n in sorted(services.items()))}",
+        f"{_clock(now_s)}  {found['url']}  {processes}",
         f"today (UTC)  ${usage['cost_usd']:.4f}{' + $?' if usage['unpriced_replies'] else ''}  "
         f"{usage['replies']} replies, {usage['input_tokens']} tokens in, {usage['output_tokens']} out",
     ]
     if store:
         view.append(f"store  {store['state']}, {_free(store['free_bytes'])} free")
-    view += ["", *_runs(runs), "", *_models(runs), "", *_sessions(found["sessions"], now_s, is_all=not found.get("next"))]
+    view += ["", *_runs(runs), "", *_models(runs), ""]
+    view += _sessions(found["sessions"], now_s, is_all=not found.get("next"))
     questions = sum(each.get("kind") == "question" for each in approvals)
     also = f", questions waiting: {questions}" if questions else ""
     view += ["", f"approvals waiting: {len(approvals) - questions}{also}"]

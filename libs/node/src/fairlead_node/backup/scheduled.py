@@ -51,7 +51,7 @@ def file_name(due_s: int) -> str:
 
 
 class ScheduledBackups:
-    """One look: makes the backup that is due, and the copy of the last one that is missing, if no one else does.
+    """One look: makes the backup that is due, or the missing copy of the last one, if no one else does.
 
     Args:
         folder: for files where the configuration names none.

@@ -335,6 +335,7 @@ export interface BackupStatus {
   file?: string;
   bytes?: number;
   copied_at_ms?: number;
+  copied_due_s?: number;
   problem?: string;
   problem_at_ms?: number;
   claimed_due_s?: number;
