@@ -3,7 +3,11 @@
 import asyncio
 import base64
 import json
+import os
 import signal
+import subprocess
+import sys
+import textwrap
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +17,7 @@ import nats
 import pytest
 
 from tests.clients.stack import AGENT, CAREFUL, Stack
+from tests.support.nats_server import free_port
 
 pytest.importorskip("synadia_ai.agents")
 
@@ -101,6 +106,53 @@ async def test_agents_are_found_answer_and_are_alive(stack: Stack, context: dict
         while (alive := agents.liveness(agent.instance_id)) is None:
             await asyncio.sleep(0.1)
         assert alive.is_online
+
+
+async def test_the_example_of_the_manual_runs_also_beside_a_second_gateway(
+    stack: Stack, context: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / ".config/nats/context"
+    folder.mkdir(parents=True)
+    (folder / "desk.json").write_text(json.dumps(context))
+    manual = (Path(__file__).parents[2] / "docs/clients.md").read_text()
+    example = manual.partition("**Synadia's SDK**")[2].partition("\n\n")[2].partition("\n\nSeveral")[0]
+    (tmp_path / "example.py").write_text(textwrap.dedent(example))
+    async with second_gateway(stack, context["url"], tmp_path / "gateway.log"), client_of(context) as agents:
+        while [each.session_name for each in await agents.discover()].count(AGENT) < 2:
+            pass
+        program = await asyncio.create_subprocess_exec(
+            *(sys.executable, str(tmp_path / "example.py")),
+            env={**os.environ, "HOME": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        printed, failed = await asyncio.wait_for(program.communicate(), WITHIN_S)
+    assert program.returncode == 0, failed.decode()
+    assert printed.strip(), "the reply that the scripted model gives to the prompt of the example"
+
+
+@asynccontextmanager
+async def second_gateway(stack: Stack, url: str, log: Path) -> AsyncIterator[None]:
+    """A gateway on a port of its own, beside that of `stack`."""
+    own = {
+        "FAIRLEAD_PORT": str(free_port()),
+        "FAIRLEAD_WORKER": "gateway-second",
+        "FAIRLEAD_PROVISION": "no",
+        "FAIRLEAD_NATS_URL": url,
+        "FAIRLEAD_NATS_NKEY": str(stack.up.home / "nats/users/gateway.nk"),
+    }
+    with log.open("wb") as out:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "fairlead_gateway.main"),
+            env={**stack.up.environ, **own},
+            stdout=out,
+            stderr=out,
+        )
+    try:
+        yield
+    finally:
+        process.kill()
+        await process.wait()
 
 
 async def test_an_attachment_is_a_file_of_the_prompt(stack: Stack, context: dict[str, str]) -> None:
