@@ -27,8 +27,9 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.bus.streams import provision
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.budget_entries import BudgetSettlementEntry
 from fairlead_common.protocol.content import AssistantMessage
-from fairlead_common.protocol.entries import BudgetSettlementEntry, Entry, MessageEntry, RunEndEntry
+from fairlead_common.protocol.entries import Entry, MessageEntry, RunEndEntry
 from fairlead_common.protocol.messages import UserInput
 from fairlead_common.session_log.records import entries_in
 from tests.support.nats_server import NatsServer

@@ -15,8 +15,8 @@ from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import AttachedFile, TextBlock, UserMessage
-from fairlead_common.protocol.entries import Placement
 from fairlead_common.protocol.messages import WorkspaceKind
+from fairlead_common.protocol.settings_entries import Placement
 from fairlead_common.session_log.conversation import Item
 from tests.integration.test_docker_sandbox import USER, Contained
 from tests.integration.tools_fixture import HOST, Host, SandboxedHost

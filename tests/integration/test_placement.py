@@ -17,9 +17,10 @@ from fairlead_common.protocol.content import (
     ToolOutcome,
     ToolResultMessage,
 )
-from fairlead_common.protocol.entries import DroppedEntry, Entry, MessageEntry, SessionInfoEntry
+from fairlead_common.protocol.entries import DroppedEntry, Entry, MessageEntry
 from fairlead_common.protocol.messages import ExecutorInfo, ToolCall
 from fairlead_common.protocol.notices import CreateSession, MoveSession, UpdateSession
+from fairlead_common.protocol.settings_entries import SessionInfoEntry
 from tests.support.agent_world import HOST, SPECS, World, agent_service, say_hi
 from tests.support.nats_server import NatsServer
 

@@ -10,14 +10,9 @@ from fairlead_common.bus import Bus
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolResultMessage, Usage, text_outcome
-from fairlead_common.protocol.entries import (
-    Entry,
-    MessageEntry,
-    ModeChangeEntry,
-    RunEndEntry,
-    SessionInfoEntry,
-)
+from fairlead_common.protocol.entries import Entry, MessageEntry, RunEndEntry
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.settings_entries import ModeChangeEntry, SessionInfoEntry
 from fairlead_common.received import Delivery
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_world import ask, at, mail, runs, scheduler, turn_job

@@ -35,11 +35,11 @@ from fairlead_common.protocol.entries import (
     MessageEntry,
     RunEndEntry,
     RunStartEntry,
-    ToolListEntry,
 )
 from fairlead_common.protocol.entries import Entry as LogEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import Decision, DecisionKind
+from fairlead_common.protocol.settings_entries import ToolListEntry
 from fairlead_common.session_log.state import SessionState
 from tests.support.agent_world import HOST, World
 from tests.support.fake_bus import FakeBus, FakeServer

@@ -35,13 +35,11 @@ from fairlead_common.protocol.entries import (
     Entry,
     EpochEntry,
     MessageEntry,
-    ModeChangeEntry,
-    ModelChangeEntry,
     QueuedEntry,
     RunEndEntry,
     RunStartEntry,
-    SessionInfoEntry,
 )
+from fairlead_common.protocol.settings_entries import ModeChangeEntry, ModelChangeEntry, SessionInfoEntry
 from fairlead_common.session_log.generations import DELETE
 from fairlead_common.session_log.state import ABORT, HANDED_OVER, SessionState
 

@@ -32,7 +32,7 @@ from fairlead_common.config import AgentConfig
 from fairlead_common.config.document import ToolsConfig
 from fairlead_common.config.sandbox_kinds import by_name
 from fairlead_common.protocol.content import Message, TextBlock, UserMessage, blocks_of
-from fairlead_common.protocol.entries import Placement
+from fairlead_common.protocol.settings_entries import Placement
 from fairlead_common.protocol.workspace_answers import EnvironmentAnswer
 from fairlead_eval.recordings import read_recordings
 from fairlead_eval.replay import REQUESTS, replay, write_requests

@@ -12,8 +12,8 @@ from fairlead_agent.lru import LruCache
 from fairlead_agent.tools import catalog as catalog_module
 from fairlead_agent.tools.catalog import FORGET_S, MAX_HOSTS, MAX_INSTRUCTIONS, MAX_TOOL_SETS, Catalog
 from fairlead_common.errors import BusUnavailableError, NotFoundError
-from fairlead_common.protocol.entries import Placement
 from fairlead_common.protocol.messages import ExecutorInfo, ToolCall, ToolSpec
+from fairlead_common.protocol.settings_entries import Placement
 from fairlead_common.received import Record
 
 

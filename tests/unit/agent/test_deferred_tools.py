@@ -23,8 +23,8 @@ from fairlead_common.protocol.content import (
     ToolResultMessage,
     text_outcome,
 )
-from fairlead_common.protocol.entries import ToolListEntry
 from fairlead_common.protocol.messages import ToolSpec
+from fairlead_common.protocol.settings_entries import ToolListEntry
 from fairlead_common.session_log.conversation import Item
 from fairlead_tools.specs import BUILT_IN
 from tests.support.outcomes import text_of

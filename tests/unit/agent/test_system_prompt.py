@@ -10,8 +10,8 @@ from fairlead_agent.turn.environment import ShownLimits, facts
 from fairlead_agent.turn.system_prompt import NOT_READ, opening, system_prompt
 from fairlead_common.config import AgentConfig
 from fairlead_common.config.sandbox_kinds import by_name
-from fairlead_common.protocol.entries import Placement
 from fairlead_common.protocol.messages import WorkMode
+from fairlead_common.protocol.settings_entries import Placement
 from fairlead_common.protocol.workspace_answers import EnvironmentAnswer
 from fairlead_tools.specs import BUILT_IN
 from tests.support.tokens import tokens

@@ -31,13 +31,9 @@ from fairlead_common.protocol.entries import (
     HookMessage,
     LaterEntry,
     MessageEntry,
-    ModeChangeEntry,
-    ModelChangeEntry,
     QueuedEntry,
     RunEndEntry,
     RunStartEntry,
-    SessionInfoEntry,
-    ToolListEntry,
 )
 from fairlead_common.protocol.entry_codec import decode_entry, encode_entry
 from fairlead_common.protocol.events import (
@@ -66,6 +62,12 @@ from fairlead_common.protocol.messages import (
 )
 from fairlead_common.protocol.notices import CreateSession, RetryRun, UpdateSession
 from fairlead_common.protocol.projections import SessionSummary
+from fairlead_common.protocol.settings_entries import (
+    ModeChangeEntry,
+    ModelChangeEntry,
+    SessionInfoEntry,
+    ToolListEntry,
+)
 from fairlead_common.session_log.derived_events import derived
 
 GOLDEN = Path(__file__).parent / "golden"

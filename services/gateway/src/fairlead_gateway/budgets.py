@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.budget_entries import SharedLedger
 from fairlead_common.protocol.budgets import end_of, scope_of_agent, scope_of_user
-from fairlead_common.protocol.entries import SharedLedger
 from fairlead_common.protocol.ledger_sums import MAX_LEDGERS, LedgersAsked, LedgerSum, LedgerSums
 from fairlead_gateway import responses
 from fairlead_gateway.agent_service import answered, asked

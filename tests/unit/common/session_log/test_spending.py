@@ -5,13 +5,12 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
+from fairlead_common.protocol.budget_entries import BudgetReservationEntry, BudgetSettlementEntry
 from fairlead_common.protocol.content import AssistantMessage, Usage
 from fairlead_common.protocol.entries import (
     ApprovalDecision,
     ApprovalEntry,
     ApprovalRequestEntry,
-    BudgetReservationEntry,
-    BudgetSettlementEntry,
     MessageEntry,
     RunStartEntry,
 )

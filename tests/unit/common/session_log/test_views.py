@@ -14,9 +14,9 @@ from fairlead_common.protocol.entries import (
     QueuedEntry,
     RunEndEntry,
     RunStartEntry,
-    SessionInfoEntry,
 )
 from fairlead_common.protocol.entry_codec import encode_entry
+from fairlead_common.protocol.settings_entries import SessionInfoEntry
 from fairlead_common.received import Record
 from fairlead_common.session_log.input_view import InputView
 from fairlead_common.session_log.outline import Outline

@@ -12,15 +12,10 @@ from fairlead_agent.models.interface import Finish, ModelError
 from fairlead_agent.session.log_readers import LogReaders
 from fairlead_common.bus.streams import provision
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.budget_entries import BudgetReservationEntry, BudgetSettlementEntry
 from fairlead_common.protocol.budgets import scope_of_agent
 from fairlead_common.protocol.content import AssistantMessage, Usage
-from fairlead_common.protocol.entries import (
-    BudgetReservationEntry,
-    BudgetSettlementEntry,
-    CustomEntry,
-    Entry,
-    MessageEntry,
-)
+from fairlead_common.protocol.entries import CustomEntry, Entry, MessageEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import RunLimitsInput
 from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall, PlainMessage

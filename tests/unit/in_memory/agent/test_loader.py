@@ -10,10 +10,10 @@ from fairlead_agent.models.interface import Finish, Piece, ToolCallPiece
 from fairlead_agent.session.log_readers import LogReaders
 from fairlead_agent.tools.deferred_tools import LOADER
 from fairlead_common.protocol.content import AssistantMessage, CalledThrough, ToolCallBlock
-from fairlead_common.protocol.entries import ToolListEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_common.protocol.notices import UpdateSession
+from fairlead_common.protocol.settings_entries import ToolListEntry
 from fairlead_tools.specs import BUILT_IN
 from tests.support.fake_bus import FakeServer
 from tests.support.fake_nats.faults import Fault

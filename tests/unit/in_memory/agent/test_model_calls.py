@@ -12,7 +12,8 @@ from fairlead_agent.models.interface import ModelError, Piece, TextPiece
 from fairlead_agent.session.log_readers import LogReaders
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.branch_entries import CompactionEntry
-from fairlead_common.protocol.entries import BudgetReservationEntry, BudgetSettlementEntry, MessageEntry
+from fairlead_common.protocol.budget_entries import BudgetReservationEntry, BudgetSettlementEntry
+from fairlead_common.protocol.entries import MessageEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.notices import Compact, UpdateSession
 from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall, PlainMessage

@@ -6,9 +6,9 @@ import pytest
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import TextBlock, ToolResultMessage
-from fairlead_common.protocol.entries import SessionInfoEntry
 from fairlead_common.protocol.messages import ExecutorInfo
 from fairlead_common.protocol.notices import MoveSession, UpdateSession
+from fairlead_common.protocol.settings_entries import SessionInfoEntry
 from fairlead_tools.specs import BUILT_IN
 from tests.support.agent_world import HOST, SPECS
 from tests.support.memory_world import MemoryWorld

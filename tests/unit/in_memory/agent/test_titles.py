@@ -24,10 +24,11 @@ from fairlead_common.protocol.content import (
     text_outcome,
     words_of,
 )
-from fairlead_common.protocol.entries import Entry, MessageEntry, SessionInfoEntry
+from fairlead_common.protocol.entries import Entry, MessageEntry
 from fairlead_common.protocol.messages import Abort, UserInput
 from fairlead_common.protocol.notices import CreateSession, HeartbeatNotice, UpdateSession
 from fairlead_common.protocol.projections import SessionSummary, session_key
+from fairlead_common.protocol.settings_entries import SessionInfoEntry
 from fairlead_common.protocol.usage import DayUsage
 from fairlead_common.session_log.state import SessionState
 from tests.support.fake_bus import FakeBus, FakeServer

@@ -15,15 +15,10 @@ from fairlead_common.bus.objects import Objects
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolResultMessage
-from fairlead_common.protocol.entries import (
-    Entry,
-    HookContextEntry,
-    RunEndEntry,
-    SessionInfoEntry,
-    ToolListEntry,
-)
+from fairlead_common.protocol.entries import Entry, HookContextEntry, RunEndEntry
 from fairlead_common.protocol.messages import ToolSpec, WorkMode
 from fairlead_common.protocol.notices import UpdateSession
+from fairlead_common.protocol.settings_entries import SessionInfoEntry, ToolListEntry
 from fairlead_common.protocol.workspace_answers import EnvironmentAnswer
 from tests.support.agent_world import HOST, SPECS
 from tests.support.fake_bus import FakeServer

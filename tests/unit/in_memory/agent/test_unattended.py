@@ -7,8 +7,8 @@ import pytest
 from fairlead_agent.hooks.interface import Ask
 from fairlead_agent.session.log_readers import LogReaders
 from fairlead_common.protocol.content import TextBlock, ToolResultMessage
-from fairlead_common.protocol.entries import SessionInfoEntry
 from fairlead_common.protocol.notices import UpdateSession
+from fairlead_common.protocol.settings_entries import SessionInfoEntry
 from tests.support.fake_nats.faults import Fault
 from tests.support.installed_hooks import Before, Install
 from tests.support.memory_world import MemoryWorld

@@ -11,13 +11,10 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.streams import provision
 from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.budget_entries import BudgetReservationEntry, BudgetSettlementEntry
 from fairlead_common.protocol.budgets import end_of, refusal_to_raise, scope_of_agent, scope_of_user
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
-from fairlead_common.protocol.entries import (
-    ApprovalRequestEntry,
-    BudgetReservationEntry,
-    BudgetSettlementEntry,
-)
+from fairlead_common.protocol.entries import ApprovalRequestEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import ToolCall
 from fairlead_common.protocol.notices import CreateSession, HeartbeatNotice, SystemNotice

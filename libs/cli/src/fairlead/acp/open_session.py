@@ -33,17 +33,9 @@ from fairlead.server_prompts import PromptCall, PromptCallError, explained, is_p
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.protocol.content import UserMessage
 from fairlead_common.protocol.custom_entries import THINKING
-from fairlead_common.protocol.entries import (
-    CustomEntry,
-    Entry,
-    MessageEntry,
-    ModeChangeEntry,
-    ModelChangeEntry,
-    RunEndEntry,
-    RunStartEntry,
-    SessionInfoEntry,
-)
+from fairlead_common.protocol.entries import CustomEntry, Entry, MessageEntry, RunEndEntry, RunStartEntry
 from fairlead_common.protocol.server_prompts import ServerPrompt
+from fairlead_common.protocol.settings_entries import ModeChangeEntry, ModelChangeEntry, SessionInfoEntry
 from fairlead_common.session_log.input_view import InputView
 from fairlead_common.session_log.rules import PARKED_OUTCOMES
 from fairlead_sdk import ApiError, Client, Event, NotFoundError, Session

@@ -58,10 +58,10 @@ from fairlead_common.protocol.entries import (
     Entry,
     MessageEntry,
     RunEndEntry,
-    SessionInfoEntry,
 )
 from fairlead_common.protocol.hook_call_entries import HookCallsEntry, HookResultEntry
 from fairlead_common.protocol.plans import PLAN_TOOL
+from fairlead_common.protocol.settings_entries import SessionInfoEntry
 from fairlead_common.session_log.conversation import is_from_hook
 from fairlead_common.session_log.plan import plan_in
 

@@ -1,6 +1,7 @@
 """Entries: the append-only log of a session. All state of a session is a fold over them.
 
-See `entry_base` for what all have, and `branch_entries` for those that move or shorten the conversation.
+See `entry_base` for what all have. `branch_entries`: those that move or shorten the conversation;
+`settings_entries`, `budget_entries`, `hook_call_entries`, `undo_entries`.
 """
 
 from typing import Literal
@@ -17,14 +18,20 @@ from fairlead_common.protocol.branch_entries import (
     LabelEntry,
     NavigateEntry,
 )
+from fairlead_common.protocol.budget_entries import BudgetReservationEntry, BudgetSettlementEntry
 from fairlead_common.protocol.content import ContentBlock, Message, MessageSource, Usage
 from fairlead_common.protocol.entry_base import EntryBase
 from fairlead_common.protocol.hook_call_entries import HookCallsEntry, HookResultEntry
-from fairlead_common.protocol.messages import PromptOptions, SandboxKind, WorkspaceAccess, WorkspaceKind
+from fairlead_common.protocol.messages import PromptOptions, SandboxKind, WorkspaceAccess
 from fairlead_common.protocol.questions import ApprovalKind
 from fairlead_common.protocol.server_prompts import PromptOrigin
+from fairlead_common.protocol.settings_entries import (
+    ModeChangeEntry,
+    ModelChangeEntry,
+    SessionInfoEntry,
+    ToolListEntry,
+)
 from fairlead_common.protocol.undo_entries import FilesRestoredEntry, UndoRequestEntry
-from fairlead_common.protocol.users import Sharing
 
 # truncated: the last reply was cut off at a limit of the model, so that the answer is not whole.
 # waiting_*: the run is parked, and another one goes on with it: after a decision (approval, budget), or when
@@ -269,160 +276,11 @@ class EpochEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="
     attempt: int = 1
 
 
-class Placement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a session's workspace lies; all but `host` as in `ToolCall`."""
-
-    host: str
-    workspace: str
-    kind: WorkspaceKind = "folder"
-    repository: str = ""
-
-
-class SessionInfoEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="session_info"):
-    """Name and settings of the session; None leaves what was.
-
-    Fields:
-        sandbox: that the session wishes for; it counts while it is no weaker than the profile's.
-        placement: of its workspace from here on; without any it is where the agent's workspace is.
-        deny: rules of this session alone, beside those of the configuration.
-        work_mode: instead of the profile's.
-        source: as in `CreateSession`.
-        title_by: who gave the title: `model`, or empty for a person or a service.
-        pinned, archived: how lists show it.
-        on_approval: instead of the profile's; empty: the profile's.
-        verify: commands instead of the profile's; empty: none.
-        instructions: of the client, shown to the model behind the agent's own.
-        owner, shared: as in `Session`.
-        sender: who changed it.
-    """
-
-    agent: str | None = None
-    title: str | None = None
-    title_by: str = ""
-    pinned: bool | None = None
-    archived: bool | None = None
-    sandbox: SandboxKind | None = None
-    placement: Placement | None = None
-    deny: list[str] | None = None
-    work_mode: str | None = None
-    source: str | None = None
-    on_approval: str | None = None
-    verify: list[str] | None = None
-    instructions: str | None = None
-    owner: str | None = None
-    shared: Sharing | None = None
-    sender: str | None = None
-
-
-class ModeChangeEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="mode_change"):
-    """Permission mode from here on."""
-
-    mode: str
-
-
-class ModelChangeEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="model_change"):
-    """Model from here on."""
-
-    model: str
-
-
-class ToolListEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="tool_list"):
-    """What requests begin with until the next such entry, whatever executors offer meanwhile.
-
-    Policy and approvals look at what executors offer, never at this.
-
-    Fields:
-        names: of the tools, in the order of the list. deferred: of those that one of them shows and calls.
-        object: name of the object that holds the list, see `tool_lists.py`.
-        host, wanted: where the calls go, and the agent's `tools`: when one changes another list follows.
-        work_mode: that the beginning of the conversation tells; another one is told where it begins.
-        maker: whose model it is for, where that decides about the tools: as the agent service calls it.
-        environment: what models are told about the environment, from the beginning of the conversation on.
-        environment_basis: what that holds for; with another one it is found out anew.
-    """
-
-    names: list[str]
-    object: str
-    host: str
-    wanted: list[str] = []
-    work_mode: str = ""
-    maker: str = ""
-    environment: str = ""
-    environment_basis: str = ""
-    deferred: list[str] = []
-
-
 class CustomEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="custom"):
     """Kept with the session, never sent to the model."""
 
     name: str
     data: dict[str, object] = {}
-
-
-class SharedLedger(msgspec.Struct, frozen=True, kw_only=True):
-    """The ledger of a budget that sessions share.
-
-    Fields:
-        scope: whose budget it is, see `subjects.budget`. period: UTC day or month, `2026-11-23` or `2026-11`.
-    """
-
-    scope: str
-    period: str
-
-
-class BudgetReservationEntry(
-    EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="budget_reservation"
-):
-    """Money and tokens are set aside for one request to a model. Written before the request, under a budget.
-
-    A reply that names it, or a `budget_settlement`, ends it.
-
-    Fields:
-        micro_usd, tokens: the most that the request may cost, as estimated.
-        day: UTC day whose budget it counts for, as in `2026-11-23`.
-        scope: of the budget that is shared with other sessions, see `subjects.budget`; empty: there is none.
-        of_user: the ledgers of the user's budgets, in which the request is reserved after that.
-        purpose: what the request is for, such as `reply` or `compaction`.
-    """
-
-    model: str
-    micro_usd: int
-    day: str
-    tokens: int = 0
-    scope: str = ""
-    of_user: list[SharedLedger] = []
-    purpose: str = ""
-
-    @property
-    def ledgers(self) -> list[SharedLedger]:
-        """All in which it is reserved, in that order: who sends the request has reserved in each."""
-        of_agent = [SharedLedger(scope=self.scope, period=self.day)] if self.scope else []
-        return [*of_agent, *self.of_user]
-
-
-class BudgetSettlementEntry(
-    EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="budget_settlement"
-):
-    """What a request to a model cost that no reply in the log accounts for.
-
-    Fields:
-        reservation: empty: no budget holds for the session, and nothing was reserved.
-        known: the cost is known; otherwise it is the most that it can have been.
-        why: what became of the request.
-        model, agent, user: whose usage it is.
-        purpose: of a call that is no turn: `compaction`, `title`. usage: of its reply, if there was one.
-    """
-
-    reservation: str
-    micro_usd: int
-    tokens: int = 0
-    known: bool = False
-    why: str = ""
-    model: str = ""
-    agent: str = ""
-    user: str = ""
-    purpose: str = ""
-    usage: Usage | None = None
 
 
 class DeletedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="deleted"):

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from fairlead_common.protocol.entries import SharedLedger
+from fairlead_common.protocol.budget_entries import SharedLedger
 
 MAX_LEDGERS: Final = 200  # in one request
 

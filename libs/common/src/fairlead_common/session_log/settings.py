@@ -3,13 +3,11 @@
 from dataclasses import dataclass, field
 
 from fairlead_common.protocol.custom_entries import THINKING, TITLE_REQUESTED
-from fairlead_common.protocol.entries import (
-    CustomEntry,
-    Entry,
+from fairlead_common.protocol.entries import CustomEntry, Entry, RunStartEntry
+from fairlead_common.protocol.settings_entries import (
     ModeChangeEntry,
     ModelChangeEntry,
     Placement,
-    RunStartEntry,
     SessionInfoEntry,
 )
 from fairlead_common.protocol.users import Sharing

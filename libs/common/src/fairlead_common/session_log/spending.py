@@ -4,13 +4,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from fairlead_common.protocol.budget_entries import BudgetReservationEntry, BudgetSettlementEntry
 from fairlead_common.protocol.content import AssistantMessage
 from fairlead_common.protocol.custom_entries import BUDGET_WARNING
 from fairlead_common.protocol.entries import (
     ApprovalEntry,
     ApprovalRequestEntry,
-    BudgetReservationEntry,
-    BudgetSettlementEntry,
     CustomEntry,
     Entry,
     MessageEntry,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 import msgspec
 
 from fairlead_common.protocol.branch_entries import CompactionPreparedEntry
+from fairlead_common.protocol.budget_entries import BudgetReservationEntry, BudgetSettlementEntry
 from fairlead_common.protocol.client_tools import CLIENT_HOST
 from fairlead_common.protocol.content import (
     AssistantMessage,
@@ -26,8 +27,6 @@ from fairlead_common.protocol.custom_entries import (
 from fairlead_common.protocol.entries import (
     ApprovalEntry,
     ApprovalRequestEntry,
-    BudgetReservationEntry,
-    BudgetSettlementEntry,
     CustomEntry,
     DeletedEntry,
     DroppedEntry,
@@ -36,14 +35,12 @@ from fairlead_common.protocol.entries import (
     HookContextEntry,
     HookDecisionEntry,
     MessageEntry,
-    ModelChangeEntry,
     QueuedEntry,
     RunEndEntry,
     RunStartEntry,
-    SessionInfoEntry,
-    ToolListEntry,
 )
 from fairlead_common.protocol.hook_call_entries import HookCallsEntry, HookResultEntry
+from fairlead_common.protocol.settings_entries import ModelChangeEntry, SessionInfoEntry, ToolListEntry
 from fairlead_common.protocol.undo_entries import FilesRestoredEntry, UndoRequestEntry
 from fairlead_common.session_log.branch_fold import BranchFold
 from fairlead_common.session_log.conversation import HOOK_SENDER, OWN_NOTES, Item, Run, is_from_hook

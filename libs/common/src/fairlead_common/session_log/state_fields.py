@@ -23,10 +23,10 @@ from fairlead_common.protocol.entries import (
     ApprovalRequestEntry,
     HookDecisionEntry,
     QueuedEntry,
-    ToolListEntry,
 )
 from fairlead_common.protocol.messages import PromptOptions
 from fairlead_common.protocol.plans import PlanStep
+from fairlead_common.protocol.settings_entries import ToolListEntry
 from fairlead_common.protocol.undo_entries import UndoRequestEntry
 from fairlead_common.protocol.users import ADMIN, is_user_name
 from fairlead_common.session_log.conversation import Item, LeftOut, Run, is_said, tells_of_process

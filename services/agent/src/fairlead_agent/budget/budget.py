@@ -25,10 +25,11 @@ from fairlead_agent.models.registry import Registry
 from fairlead_agent.models.table import Prices
 from fairlead_agent.session.owner import Owner
 from fairlead_common.config import AgentConfig
+from fairlead_common.protocol.budget_entries import BudgetReservationEntry, BudgetSettlementEntry
 from fairlead_common.protocol.budgets import Extension, Reservation, Settlement
 from fairlead_common.protocol.content import Usage
 from fairlead_common.protocol.custom_entries import BUDGET_WARNING
-from fairlead_common.protocol.entries import BudgetReservationEntry, BudgetSettlementEntry, CustomEntry
+from fairlead_common.protocol.entries import CustomEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import RunLimitsInput
 from fairlead_common.service.log_formats import BUDGET_RESERVATION, USER_BUDGETS

@@ -18,9 +18,9 @@ from fairlead_agent.budget.shared import SharedBudget, limit_of
 from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.pricing import priced
 from fairlead_agent.models.table import ModelFacts
+from fairlead_common.protocol.budget_entries import SharedLedger
 from fairlead_common.protocol.budgets import Reservation, Settlement, scope_of_agent
 from fairlead_common.protocol.content import Usage, words_of
-from fairlead_common.protocol.entries import SharedLedger
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.usage import UsageRow, row_of
 

@@ -6,8 +6,8 @@ from fairlead_agent.budget.ledger import Ledgers
 from fairlead_agent.budget.limits import Limit
 from fairlead_agent.models.pricing import MICRO
 from fairlead_common.config.agents import BudgetConfig
+from fairlead_common.protocol.budget_entries import SharedLedger
 from fairlead_common.protocol.budgets import scope_of_agent, scope_of_user
-from fairlead_common.protocol.entries import SharedLedger
 from fairlead_common.protocol.users import ADMIN, RESERVED_USERS, UserBudget
 from fairlead_common.service.known_users import KnownUsers
 

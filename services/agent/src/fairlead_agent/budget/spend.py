@@ -4,7 +4,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from fairlead_agent.models.interface import ModelError, ModelRequest
-from fairlead_common.protocol.entries import BudgetReservationEntry
+from fairlead_common.protocol.budget_entries import BudgetReservationEntry
 
 if TYPE_CHECKING:
     from fairlead_agent.budget.budget import Budget

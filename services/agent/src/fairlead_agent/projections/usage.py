@@ -12,8 +12,9 @@ from fairlead_agent.models.pricing import micro
 from fairlead_agent.projections.usage_days import ReadRecord, RowsOfRecords, add_rows
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol.branch_entries import CompactionEntry, CompactionPreparedEntry
+from fairlead_common.protocol.budget_entries import BudgetSettlementEntry
 from fairlead_common.protocol.content import AssistantMessage, Usage
-from fairlead_common.protocol.entries import BudgetSettlementEntry, Entry, MessageEntry
+from fairlead_common.protocol.entries import Entry, MessageEntry
 from fairlead_common.protocol.usage import UsageRow, row_of
 
 NOTHING: Final = Usage()

@@ -35,8 +35,9 @@ from fairlead_common.bus.branch_reads import restore
 from fairlead_common.config import AgentConfig, Config, parse_config
 from fairlead_common.errors import FairleadError, InvalidInputError
 from fairlead_common.protocol.content import AssistantMessage
-from fairlead_common.protocol.entries import MessageEntry, ToolListEntry
+from fairlead_common.protocol.entries import MessageEntry
 from fairlead_common.protocol.messages import ToolSpec
+from fairlead_common.protocol.settings_entries import ToolListEntry
 from fairlead_common.session_log.state import SessionState
 
 _AGENT = "main"

@@ -31,12 +31,13 @@ from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.client_tools import ClientResult
 from fairlead_common.protocol.content import MessageSource, ToolResultMessage
-from fairlead_common.protocol.entries import CustomEntry, DroppedEntry, QueuedEntry, SessionInfoEntry
+from fairlead_common.protocol.entries import CustomEntry, DroppedEntry, QueuedEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.mail import INPUT_KINDS, Mail, decode_mail
 from fairlead_common.protocol.messages import Abort, Decision, ProcessEnded, ToolResult, UserInput
 from fairlead_common.protocol.notices import Notice
 from fairlead_common.protocol.questions import CallQuestion
+from fairlead_common.protocol.settings_entries import SessionInfoEntry
 from fairlead_common.protocol.subjects import SessionSubject
 from fairlead_common.protocol.users import ADMIN
 from fairlead_common.received import Record, sequence_in

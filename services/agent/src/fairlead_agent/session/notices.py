@@ -20,13 +20,7 @@ from fairlead_common.protocol.custom_entries import (
     SYSTEM_EVENT,
     THINKING,
 )
-from fairlead_common.protocol.entries import (
-    CustomEntry,
-    ModeChangeEntry,
-    ModelChangeEntry,
-    Placement,
-    SessionInfoEntry,
-)
+from fairlead_common.protocol.entries import CustomEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.notices import (
     CreateSession,
@@ -36,6 +30,12 @@ from fairlead_common.protocol.notices import (
     Notice,
     SystemNotice,
     UpdateSession,
+)
+from fairlead_common.protocol.settings_entries import (
+    ModeChangeEntry,
+    ModelChangeEntry,
+    Placement,
+    SessionInfoEntry,
 )
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.log_formats import BRANCHES

@@ -26,8 +26,9 @@ from fairlead_common.config import AgentConfig
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.content import AssistantMessage, TextBlock, UserMessage
 from fairlead_common.protocol.custom_entries import TITLE_REQUESTED
-from fairlead_common.protocol.entries import CustomEntry, SessionInfoEntry
+from fairlead_common.protocol.entries import CustomEntry
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.settings_entries import SessionInfoEntry
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.log_formats import BUDGET_RESERVATION
 from fairlead_common.session_log.conversation import is_said

@@ -8,7 +8,7 @@ from fairlead_agent.policy.run_files import RunFiles, run_files
 from fairlead_agent.tools.workspace_queries import WorkspaceQueries
 from fairlead_common.policy.always_ask import typed
 from fairlead_common.policy.shell_words import read
-from fairlead_common.protocol.entries import Placement
+from fairlead_common.protocol.settings_entries import Placement
 
 _MAX_CHARS = 200  # of a path
 _CHARS = 12  # of a digest that a person sees; all of them are in the log

@@ -25,7 +25,6 @@ from fairlead_common.config.placement import workspace_root
 from fairlead_common.config.sandbox_kinds import attributes
 from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.entries import Placement
 from fairlead_common.protocol.messages import (
     Above,
     ExecutorInfo,
@@ -34,6 +33,7 @@ from fairlead_common.protocol.messages import (
     ToolSpec,
     WorkspaceQuery,
 )
+from fairlead_common.protocol.settings_entries import Placement
 from fairlead_common.received import Record
 from fairlead_common.undecodable import MAX_NESTED, UNDECODABLE, is_nested_deeper
 

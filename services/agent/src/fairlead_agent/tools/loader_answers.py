@@ -6,8 +6,8 @@ from fairlead_agent.tools.catalog import Tools
 from fairlead_agent.tools.deferred_tools import LOADER, asked_for, matching, resolved
 from fairlead_agent.tools.refusals import MAX_NAME_CHARS, MAX_RAW_CHARS, barred, next_call, schema_of
 from fairlead_common.protocol.content import ToolCallBlock, ToolOutcome, text_outcome
-from fairlead_common.protocol.entries import ToolListEntry
 from fairlead_common.protocol.messages import ToolSpec
+from fairlead_common.protocol.settings_entries import ToolListEntry
 
 MAX_LISTED: Final = 60
 MAX_SUMMARY_CHARS: Final = 120

@@ -15,9 +15,9 @@ from fairlead_common.config.placement import choose_host, described_place, effec
 from fairlead_common.config.sandbox_kinds import BUILT_IN, by_name
 from fairlead_common.errors import ConflictError, NotFoundError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.entries import Placement, SessionInfoEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import ExecutorInfo, SandboxKind, WorkspaceAccess
+from fairlead_common.protocol.settings_entries import Placement, SessionInfoEntry
 from fairlead_common.session_log.state import SessionState
 
 REMEMBERED_S: Final = 2.0  # where an agent is placed; `fairlead agents place` takes as long to be noticed

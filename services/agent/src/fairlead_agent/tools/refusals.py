@@ -12,8 +12,8 @@ from fairlead_agent.tools.arguments import Json, expected
 from fairlead_agent.tools.catalog import Tools
 from fairlead_agent.tools.deferred_tools import LOADER
 from fairlead_common.protocol.content import REFUSED, ToolCallBlock, ToolOutcome, text_outcome
-from fairlead_common.protocol.entries import ToolListEntry
 from fairlead_common.protocol.messages import ToolSpec
+from fairlead_common.protocol.settings_entries import ToolListEntry
 from fairlead_common.protocol.tool_names import available_names
 from fairlead_common.undecodable import MAX_NESTED
 

@@ -18,8 +18,9 @@ from fairlead_agent.turn.change_notes import ToldChanges, more_tools
 from fairlead_agent.turn.environment import since
 from fairlead_common.config import AgentConfig
 from fairlead_common.errors import BadMessageError, FairleadError, NotFoundError
-from fairlead_common.protocol.entries import HookMessage, ToolListEntry
+from fairlead_common.protocol.entries import HookMessage
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.settings_entries import ToolListEntry
 from fairlead_common.service.log_formats import HOOK_CONTEXT, TOOL_LIST
 from fairlead_common.session_log.conversation import MORE_TOOLS
 

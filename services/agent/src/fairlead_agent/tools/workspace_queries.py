@@ -11,8 +11,8 @@ from fairlead_agent.lru import LruCache
 from fairlead_common.bus import Bus
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.entries import Placement
 from fairlead_common.protocol.messages import WorkspaceQuery
+from fairlead_common.protocol.settings_entries import Placement
 from fairlead_common.protocol.workspace_answers import (
     EnvironmentAnswer,
     FolderInstructions,

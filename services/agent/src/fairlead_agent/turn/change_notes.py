@@ -13,7 +13,8 @@ from typing import Final
 from fairlead_agent.tools.deferred_tools import LOADER, server_of
 from fairlead_agent.turn.system_prompt import mode_text
 from fairlead_common.protocol.content import TextBlock, UserMessage
-from fairlead_common.protocol.entries import HookMessage, ToolListEntry
+from fairlead_common.protocol.entries import HookMessage
+from fairlead_common.protocol.settings_entries import ToolListEntry
 from fairlead_common.session_log.conversation import HOOK_SENDER, MORE_TOOLS, WORK_MODE, Item
 
 MAX_NAMED: Final = 10  # tools of one server; of more the server is named

@@ -13,8 +13,8 @@ from fairlead_agent.tools.catalog import Catalog
 from fairlead_agent.tools.placement import Boundary, described
 from fairlead_common.config import AgentConfig
 from fairlead_common.config.sandbox_kinds import attributes
-from fairlead_common.protocol.entries import Placement
 from fairlead_common.protocol.messages import SandboxAttributes
+from fairlead_common.protocol.settings_entries import Placement
 from fairlead_common.protocol.workspace_answers import EnvironmentAnswer
 
 _APPROVALS: Final[Mapping[str, str]] = {

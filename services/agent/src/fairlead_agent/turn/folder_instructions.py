@@ -12,7 +12,8 @@ from typing import Final
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.tools.catalog import Catalog
 from fairlead_common.protocol.content import AssistantMessage, TextBlock, ToolCallBlock, UserMessage
-from fairlead_common.protocol.entries import HookMessage, Placement
+from fairlead_common.protocol.entries import HookMessage
+from fairlead_common.protocol.settings_entries import Placement
 from fairlead_common.protocol.workspace_answers import FolderInstructions
 from fairlead_common.session_log.conversation import HOOK_SENDER, INSTRUCTIONS, Item
 

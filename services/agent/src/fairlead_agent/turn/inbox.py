@@ -16,8 +16,8 @@ from fairlead_agent.tools.catalog import Catalog, NotStoredError
 from fairlead_agent.turn.oversized import oversized_text, path_of
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol.content import TextBlock, UserMessage
-from fairlead_common.protocol.entries import Placement
 from fairlead_common.protocol.messages import MAX_FILE_BYTES, InboxPart
+from fairlead_common.protocol.settings_entries import Placement
 from fairlead_common.session_log.conversation import Item
 
 log = structlog.get_logger()

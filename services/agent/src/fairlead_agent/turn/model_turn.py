@@ -37,16 +37,11 @@ from fairlead_common.config import AgentConfig
 from fairlead_common.config.sandbox_kinds import attributes
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.protocol.content import AssistantMessage
-from fairlead_common.protocol.entries import (
-    CustomEntry,
-    HookContextEntry,
-    HookMessage,
-    MessageEntry,
-    Placement,
-)
+from fairlead_common.protocol.entries import CustomEntry, HookContextEntry, HookMessage, MessageEntry
 from fairlead_common.protocol.events import Retry, TurnStart
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import PromptOptions
+from fairlead_common.protocol.settings_entries import Placement
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.log_formats import HOOK_CONTEXT
 from fairlead_common.session_log.conversation import WORK_MODE
