@@ -52,6 +52,7 @@ OWNERS = {
         "fairlead_tools/mcp_servers/received_messages.py",
         "fairlead_tools/mcp_servers/resources.py",
         "fairlead_tools/mcp_servers/oauth.py",
+        "fairlead_tools/mcp_servers/stored_login.py",
         "fairlead_tools/mcp_servers/prompts.py",
         "fairlead_tools/mcp_servers/elicitation.py",
         "fairlead_tools/mcp_servers/login.py",

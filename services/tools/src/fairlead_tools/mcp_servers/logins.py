@@ -3,13 +3,19 @@
 A login is stored like any credential, sealed to the host. Servers replace tokens when these are renewed, and
 executors may not write credentials: what replaced them is kept in a file of the host, sealed to its own key.
 
-    mcp/<server>.login      the tokens that are good now, and which stored login they come from
+    mcp/<server>.login           the tokens that are good now, and which stored login they come from
+    mcp/<server>.login-lock      held by who renews them
 """
 
+import asyncio
+import fcntl
 import hashlib
+import os
 import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -20,6 +26,8 @@ from fairlead_common.undecodable import UNDECODABLE
 from fairlead_tools.executor_tools.secret import HELD
 
 SPARE_S: Final = 30.0  # a token that ends so soon is renewed before it is used
+LOCK_S: Final = 45.0  # more than a renewal takes
+LOOK_S: Final = 0.05
 
 
 class McpLogin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -52,6 +60,30 @@ class _Kept(msgspec.Struct, frozen=True):
 
     of: str
     sealed: SealedCredential
+
+
+class StoredTokens(NamedTuple):
+    """One stored login, and what replaced its tokens on this host.
+
+    Fields:
+        stored: the value of the stored credential. url: of the server.
+    """
+
+    file: "LoginFile"
+    stored: str
+    url: str
+
+    def current(self) -> McpLogin:
+        """With the tokens that are good now; errors as `LoginFile.current`."""
+        return self.file.current(self.stored, self.url)
+
+    def keep(self, login: McpLogin) -> None:
+        """Replace its tokens by these."""
+        self.file.keep(self.stored, login)
+
+    def renewing(self) -> AbstractAsyncContextManager[None]:
+        """See `LoginFile.renewing`."""
+        return self.file.renewing()
 
 
 class LoginFile:
@@ -96,8 +128,29 @@ class LoginFile:
         )
         temporary = self._path.with_suffix(".login-new")
         temporary.touch(mode=0o600)
-        temporary.write_bytes(msgspec.json.encode(_Kept(_hash(stored), sealed)))
+        with temporary.open("wb") as file:
+            file.write(msgspec.json.encode(_Kept(_hash(stored), sealed)))
+            file.flush()
+            os.fsync(file.fileno())  # the tokens before these are good for nothing any more
         temporary.rename(self._path)
+
+    @asynccontextmanager
+    async def renewing(self) -> AsyncIterator[None]:
+        """No other connection, in this process or another of the host, renews the login meanwhile.
+
+        Raises:
+            TimeoutError: another one does, for longer than a renewal takes.
+        """
+        descriptor = os.open(
+            self._path.with_suffix(".login-lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+        try:
+            async with asyncio.timeout(LOCK_S):
+                while not _locked(descriptor):  # noqa: ASYNC110 - the file system tells no one
+                    await asyncio.sleep(LOOK_S)
+            yield
+        finally:
+            os.close(descriptor)
 
     def _kept(self, stored: str) -> str | None:
         try:
@@ -113,6 +166,14 @@ class LoginFile:
             raise InvalidInputError(
                 self._where, "the stored credential is no login; `fairlead mcp login` stores one"
             ) from None
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _hold(login: McpLogin) -> None:

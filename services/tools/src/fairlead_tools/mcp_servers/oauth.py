@@ -1,4 +1,4 @@
-"""The SDK's OAuth client, with tokens that are stored and renewed without a person.
+"""The SDK's OAuth client for one login, and what is stored of it.
 
 Part of what knows the SDK: see `sdk.py`.
 """
@@ -20,7 +20,6 @@ from pydantic import AnyUrl
 from fairlead_tools.mcp_servers.logins import McpLogin
 
 CLIENT_NAME: Final = "Fairlead"
-_NOWHERE: Final = "http://127.0.0.1/callback"
 _NEEDED: Final = {"issuer", "authorization_endpoint", "token_endpoint", "response_types_supported"}
 
 Redirect = Callable[[str], Awaitable[None]]
@@ -93,23 +92,6 @@ def proves_codes(made: OAuthClientProvider) -> bool:
     """
     metadata = made.context.oauth_metadata
     return metadata is None or "S256" in (metadata.code_challenge_methods_supported or [])
-
-
-def stored_login(login: McpLogin, keep: Callable[[McpLogin], None], ended: Exception) -> OAuthClientProvider:
-    """What uses and renews the tokens of a login where no person is.
-
-    Args:
-        keep: see `LoginStorage`.
-        ended: is raised by a request for which a person would have to log in again.
-    """
-
-    async def redirect(_: str) -> None:
-        raise ended
-
-    async def callback() -> AuthorizationCodeResult:
-        raise ended
-
-    return provider(LoginStorage(login, keep), _NOWHERE, redirect, callback)
 
 
 def found_by(made: OAuthClientProvider, login: McpLogin) -> McpLogin:

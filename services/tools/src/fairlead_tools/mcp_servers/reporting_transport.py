@@ -9,6 +9,7 @@ import msgspec
 MAX_BODY_BYTES: Final = 32 << 20
 NOT_STARTED: Final = -32097  # in the place of an answer: the server cannot have heard of the request
 LOST: Final = -32098  # it may have been heard
+REFUSAL: Final = "fairlead.refusal"  # an extension of a request that must not be sent: why
 
 
 class ReportingTransport(httpx2.AsyncBaseTransport):
@@ -26,6 +27,8 @@ class ReportingTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """The server's answer, or one of ours in its place."""
+        if why := request.extensions.get(REFUSAL):
+            return _failure(request, NOT_STARTED, str(why))
         try:
             response = await self._inner.handle_async_request(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:

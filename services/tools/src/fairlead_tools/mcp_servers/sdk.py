@@ -31,13 +31,13 @@ from fairlead_common.service.process import VERSION
 from fairlead_tools.executor_tools.call_clock import call_clock
 from fairlead_tools.mcp_servers.catalogue import Listed
 from fairlead_tools.mcp_servers.elicitation import asking, opened
-from fairlead_tools.mcp_servers.oauth import stored_login as stored_login
 from fairlead_tools.mcp_servers.prompts import prompts_if_any
 from fairlead_tools.mcp_servers.received_lines import ReceivedLines
 from fairlead_tools.mcp_servers.received_messages import as_heard, is_of_server, listed_tool, shown_name
 from fairlead_tools.mcp_servers.reporting_transport import LOST, NOT_STARTED, ReportingTransport
 from fairlead_tools.mcp_servers.resources import tools_for_resources, use
 from fairlead_tools.mcp_servers.server_questions import ServerQuestions
+from fairlead_tools.mcp_servers.stored_login import StoredLogin as StoredLogin
 
 MAX_TOOLS: Final = 500
 MAX_PAGES: Final = 50

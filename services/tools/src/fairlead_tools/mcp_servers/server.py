@@ -20,7 +20,7 @@ from fairlead_tools.executor_tools.secret import HELD, SecretError, read_secret
 from fairlead_tools.executor_tools.tools import ReportProgress
 from fairlead_tools.mcp_servers.catalogue import CatalogueFile, Listed, identity_of, updated
 from fairlead_tools.mcp_servers.environment import inherited, resolved
-from fairlead_tools.mcp_servers.logins import LoginFile
+from fairlead_tools.mcp_servers.logins import LoginFile, StoredTokens
 from fairlead_tools.mcp_servers.problems import first_of, logged, reason_of
 from fairlead_tools.mcp_servers.server_questions import ServerQuestions
 
@@ -378,5 +378,4 @@ def login_of(sdk: ModuleType, name: str, settings: McpServer, file: LoginFile) -
     except SecretError as error:
         raise InvalidInputError(where, f"{error}; `fairlead mcp login {name}` logs in") from error
     again = InvalidInputError(where, f"the login has ended: `fairlead mcp login {name}`")
-    login = file.current(stored, settings.url)
-    return sdk.stored_login(login, lambda renewed: file.keep(stored, renewed), again)
+    return sdk.StoredLogin(StoredTokens(file, stored, settings.url), again)
