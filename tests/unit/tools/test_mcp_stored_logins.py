@@ -167,7 +167,8 @@ async def test_a_renewal_that_was_broken_off_holds_nobody_up(tmp_path: Path, vau
         raise httpx2.ReadError("broken")
 
     async with executors.connect() as first, executors.connect() as second:
-        own, vault.handle_async_request = vault.handle_async_request, break_off  # type: ignore[method-assign]
+        own = vault.handle_async_request
+        vault.handle_async_request = break_off  # type: ignore[method-assign, assignment]
         assert (await first.post(URL)).json()["error"]["code"] == -32097
         vault.handle_async_request = own  # type: ignore[method-assign]
         async with asyncio.timeout(30):

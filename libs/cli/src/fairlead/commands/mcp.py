@@ -217,8 +217,9 @@ def prompt_of(name: str, prompt: str | None, arguments: tuple[str, ...]) -> None
 def login(name: str, no_browser: bool, url: str | None) -> None:
     """Log in to the MCP server NAME (OAuth), for the executors that offer it.
 
-    Opens its login page in your browser and stores the tokens, encrypted for the hosts of the executors,
-    which refresh them. If the browser runs on another machine, paste the address at which it ends here.
+    Opens its login page in your browser and stores the tokens, encrypted for the host of the executors,
+    which refresh them. Each host gets a login of its own, so the page opens once for each. If the browser
+    runs on another machine, paste the address at which it ends here.
     """
     from fairlead.access import open_client
     from fairlead.mcp_login import log_in
@@ -230,11 +231,12 @@ def login(name: str, no_browser: bool, url: str | None) -> None:
     if not server["url"]:
         raise CommandError(f"{name} is a command; only servers behind a URL have a login", FAILED)
     hosts = _hosts(server["hosts"])
-    value = log_in(server["url"], opens_browser=not no_browser)
     credential = f"mcp-login-{name.lower()}"
     client = open_client(url)
-    for host in hosts:
-        body = {"value": value, "for": f"host:{host}"}
+    for number, host in enumerate(hosts, 1):  # servers end a login whose refresh token two hosts use
+        if len(hosts) > 1:
+            click.echo(f"login {number} of {len(hosts)}, for the host {host}", err=True)
+        body = {"value": log_in(server["url"], opens_browser=not no_browser), "for": f"host:{host}"}
         client.patiently("PUT", f"/api/credentials/{credential}", body, patience_s=10.0)
 
     def change(document: Json) -> None:
