@@ -1,6 +1,8 @@
 """Servers of the official SDK that ask in the middle of a call: what comes up, and what the answer does."""
 
 import asyncio
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -186,6 +188,27 @@ async def test_a_call_whose_executor_is_killed_while_it_asks_is_unknown_and_star
     await host.started()
     outcome = await host.result(call)
     assert (outcome.status, did(program, "order tea")) == ("unknown", 0)
+
+
+@pytest.mark.parametrize("tool", ["order", "old_order"])
+async def test_a_question_ends_with_its_server(host: Host, program: Program, tool: str) -> None:
+    env = {"JOURNAL": str(program.journal), **({"OLD": "1"} if tool == "old_order" else {})}
+    put(host, shop=stdio(program, env=env))
+    await host.started()
+    await until_offered(host, "mcp__shop__order")
+    call = await begin(host, tool, item="tea")
+    asked, _ = await question(host)
+    for pid in pids(program):
+        os.kill(pid, signal.SIGKILL)
+    outcome = await host.result(call)  # nobody has to answer for that
+    assert outcome.status == "unknown"
+    assert "onnection closed" in text_of(outcome)
+    withdrawn = (await questions(host, 2))[-1]
+    assert (withdrawn.withdrawn, withdrawn.token) == (True, asked.token)
+    call = await begin(host, tool, item="tea")
+    asked, _ = await question(host, 3)
+    await answer(host, asked, "decline")
+    assert text_of(await host.result(call)) == "no tea: decline"
 
 
 async def test_an_executor_that_stops_while_it_asks_lets_the_call_come_to_an_end(

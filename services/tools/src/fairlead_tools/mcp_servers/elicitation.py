@@ -3,6 +3,7 @@
 Part of what knows the SDK: see `sdk.py`.
 """
 
+import asyncio
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -29,9 +30,10 @@ from fairlead_common.protocol.questions import (
     MAX_OPTIONS,
     Option,
     Question,
+    QuestionAnswer,
     problem_of,
 )
-from fairlead_tools.executor_tools.asking import CANCELLED
+from fairlead_tools.executor_tools.asking import CANCELLED, CallAsker
 from fairlead_tools.executor_tools.schemas import described
 from fairlead_tools.executor_tools.secret import HELD
 from fairlead_tools.mcp_servers.server_questions import ServerQuestions
@@ -39,6 +41,7 @@ from fairlead_tools.mcp_servers.server_questions import ServerQuestions
 MAX_NAME_CHARS: Final = 100
 MAX_SHOWN_CHARS: Final = 500
 OPEN_FIRST: Final = -32042  # the error of a server that wants pages opened before it does a call
+_CLOSED: Final = "its connection closed while a person was asked"
 OPENED: Final = "Done"  # the choice of a person who opened the page
 
 _KINDS: Final[Mapping[object, FieldKind]] = {
@@ -62,8 +65,12 @@ class RefusedQuestionError(ValueError):
     """No person is asked this; the text says why."""
 
 
-def asking(questions: ServerQuestions) -> ElicitationFnT:
-    """What answers a server's questions, with the words of a person."""
+def asking(questions: ServerQuestions, closed: asyncio.Event) -> ElicitationFnT:
+    """What answers a server's questions, with the words of a person.
+
+    Args:
+        closed: set when the connection is of no use any more.
+    """
 
     async def elicit(
         context: ClientRequestContext,  # noqa: ARG001 - it names no call
@@ -75,7 +82,7 @@ def asking(questions: ServerQuestions) -> ElicitationFnT:
             questions.refuse(str(error))
             return mcp_types.ElicitResult(action="decline")
         call = questions.asking()
-        answer = CANCELLED if call is None else await call.ask(question)
+        answer = CANCELLED if call is None else await _answer(call, question, closed)
         if answer.action != "accept":
             return mcp_types.ElicitResult(action=answer.action)
         if question.url:
@@ -89,10 +96,13 @@ def asking(questions: ServerQuestions) -> ElicitationFnT:
     return elicit
 
 
-async def opened(questions: ServerQuestions | None, error: MCPError) -> bool:
+async def opened(questions: ServerQuestions | None, error: MCPError, closed: asyncio.Event) -> bool:
     """Whether a person has opened what a server of 2025 wants opened before it does the call.
 
     It refuses the call with the addresses, has done nothing, and is asked once more.
+
+    Args:
+        closed: see `asking`.
     """
     if questions is None or error.code != OPEN_FIRST:
         return False
@@ -107,9 +117,27 @@ async def opened(questions: ServerQuestions | None, error: MCPError) -> bool:
         return False
     call = questions.asking()
     for question in found:
-        if call is None or (await call.ask(question)).action != "accept":
+        if call is None or (await _answer(call, question, closed)).action != "accept":
             return False
     return True
+
+
+async def _answer(call: CallAsker, question: Question, closed: asyncio.Event) -> QuestionAnswer:
+    """The answer of a person.
+
+    Raises:
+        MCPError: the connection closed, so that no answer is of use any more: no one is asked any longer.
+    """
+    person, end = asyncio.create_task(call.ask(question)), asyncio.create_task(closed.wait())
+    try:
+        await asyncio.wait({person, end}, return_when=asyncio.FIRST_COMPLETED)
+        if not person.done():
+            raise MCPError(mcp_types.CONNECTION_CLOSED, _CLOSED)
+        return person.result()
+    finally:
+        person.cancel()
+        end.cancel()
+        await asyncio.gather(person, end, return_exceptions=True)
 
 
 def question_of(server: str, params: mcp_types.ElicitRequestParams) -> Question:

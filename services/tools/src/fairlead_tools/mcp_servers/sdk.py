@@ -31,6 +31,7 @@ from fairlead_common.service.process import VERSION
 from fairlead_tools.executor_tools.call_clock import call_clock
 from fairlead_tools.mcp_servers.catalogue import Listed
 from fairlead_tools.mcp_servers.elicitation import asking, opened
+from fairlead_tools.mcp_servers.problems import first_of
 from fairlead_tools.mcp_servers.prompts import prompts_if_any
 from fairlead_tools.mcp_servers.received_lines import ReceivedLines
 from fairlead_tools.mcp_servers.received_messages import as_heard, is_of_server, listed_tool, shown_name
@@ -80,7 +81,7 @@ class McpSession:
         self._client: Client | None = None
         self._questions = questions
         self.news = asyncio.Event()
-        self.closed = False
+        self.ended = asyncio.Event()
         self.odd: dict[str, str] = {}  # tools of the last listing that cannot be read, and why
         self.prompts: list[ServerPrompt] = []  # of the last listing, without the name of the server
 
@@ -95,9 +96,14 @@ class McpSession:
             raise RuntimeError("the session is not open yet")
         return self._client
 
+    @property
+    def closed(self) -> bool:
+        """Whether it is of no use any more."""
+        return self.ended.is_set()
+
     def close(self) -> None:
         """Note that it is of no use any more."""
-        self.closed = True
+        self.ended.set()
         self.news.set()
 
     async def tools(self) -> list[Listed]:
@@ -193,13 +199,17 @@ class McpSession:
                 try:
                     result = await once()
                 except MCPError as error:
-                    if not await opened(self._questions, error):
+                    if not await opened(self._questions, error, self.ended):
                         raise
                     result = await once()
         except TimeoutError:
             return McpCallResult("late", f"no answer within {timeout_s:g} s")
         except MCPError as error:
             return self._failed(error)
+        except ExceptionGroup as group:  # the SDK answers several questions of one answer at a time
+            if not isinstance(first := first_of(group), MCPError):
+                raise
+            return self._failed(first)
         except (pydantic.ValidationError, RuntimeError) as error:
             return McpCallResult("garbled", f"its answer is invalid: {str(error)[:500]}")
         return McpCallResult("result", result=result)
@@ -269,7 +279,7 @@ async def open_session(
     client = Client(
         transport,
         list_roots_callback=list_roots if server.roots else None,
-        elicitation_callback=asking(questions) if questions is not None else None,
+        elicitation_callback=asking(questions, session.ended) if questions is not None else None,
         input_required_max_rounds=MAX_CALL_QUESTIONS,
         read_timeout_seconds=None,
         message_handler=on_message,
