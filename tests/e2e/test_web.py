@@ -133,6 +133,7 @@ def test_the_printed_link_logs_in_once(up: FairleadUp, new_tab: NewTab) -> None:
     second.expect_trouble("favicon.ico")  # which browsers want for a page that names no icon
     second.go(found[0])
     expect(second.page.get_by_text("was already used")).to_be_visible()
+    expect(second.page.get_by_text("Whoever sent it can make a new one")).to_be_visible()
     expect(second.page.get_by_role("heading", name="Sign in to Fairlead")).to_be_visible()
     second.shoot("refusal")
     second.go("/")

@@ -308,3 +308,31 @@ def test_a_job_of_an_agent_that_may_do_more_needs_the_right_to_approve(tmp_path:
         stopped, answer = ask(writer, "PATCH", f"/{wide['id']}", {"patch": {"enabled": False}})
         assert (stopped, answer["job"]["enabled"]) == (200, False)
         assert ask(writer, "PATCH", f"/{wide['id']}", {"patch": {"enabled": True}})[0] == 403
+
+
+def test_the_audit_log_names_the_job_and_what_was_done_to_it(up: FairleadUp) -> None:
+    job = cron(up, "add", "--cron", "0 7 * * *", "--name", "tea", "--message", "make tea")["job"]["id"]
+    path = f"/api/cron/jobs/{job}"
+    up.api("PATCH", path, {"patch": {"enabled": False, "name": "coffee"}})
+    up.api("PATCH", path, {"owner": "admin"})
+    for paused in (True, False):
+        up.api("POST", "/api/cron/pause", {"paused": paused})
+    for dry_run in (True, False):  # what only reads is not noted
+        up.api("POST", "/api/prune", {"older_than_s": 3600, "dry_run": dry_run})
+    wanted = [
+        ("added a job", {"job": job}, []),
+        ("changed a job", {"job": job}, ["enabled", "name"]),
+        ("changed a job", {"job": job, "owner": "admin"}, ["owner"]),
+        ("changed whether jobs fire", {"state": "paused"}, []),
+        ("changed whether jobs fire", {"state": "resumed"}, []),
+        ("deleted old sessions", {"deleted": "0 sessions"}, []),
+    ]
+    found: list[Any] = []
+    deadline = time.monotonic() + WAIT_S
+    while found != wanted:
+        assert time.monotonic() < deadline, found
+        entries = reversed(up.api("GET", "/api/audit?limit=50")["entries"])
+        found = [(each["words"], each.get("about", {}), each.get("fields", [])) for each in entries][
+            -len(wanted) :
+        ]
+        time.sleep(0.1)

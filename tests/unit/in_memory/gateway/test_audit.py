@@ -84,7 +84,7 @@ async def test_it_tells_who_asked_for_what_and_no_words_of_anybody(
     ]
     assert (entries[2].fields, entries[3].about) == (["title", "pinned"], {"approval": "a1"})
     assert entries[4].about == {"user": "new", "role": "viewer"}
-    assert entries[5].about == {"user": "new"}
+    assert entries[5].about == {"user": "new", "state": "disabled"}
     assert entries[6].about.keys() == {"user", "scopes", "token"}
     assert (entries[6].about["user"], entries[6].about["scopes"]) == ("admin", "read")
     raw = b"".join([record.data async for record in bus.read(subjects.AUDIT, subjects.AUDIT_LOG)])
@@ -123,6 +123,51 @@ async def test_it_tells_who_was_let_in_and_with_which_rights(world: GatewayInMem
     assert last.about["token"] in {each["id"] for each in (await listed_tokens(world))}
 
 
+async def test_it_tells_who_got_what_and_what_was_decided_in_which_session(
+    world: GatewayInMemory, bus: FakeBus
+) -> None:
+    olaf, ann = world.token("olaf", "admin"), world.token("ann", "admin")
+    await world.user("ann", "approver")
+    for number in range(9):
+        await world.user(f"colleague-{number}", "viewer")
+    await world.approval("a1", "other")
+    many = [f"colleague-{number}" for number in range(9)]
+    path, user = "/api/sessions/his", "/api/users/olaf"
+    asked: list[tuple[str, str, str, Any, int]] = [
+        (olaf, "PATCH", path, {"shared": {"access": "write", "users": ["ann", "admin"]}}, 202),
+        (olaf, "PATCH", path, {"shared": {"access": "view"}}, 202),
+        (olaf, "PATCH", path, {"shared": {"access": "view", "users": many}}, 202),
+        (olaf, "PATCH", path, {"shared": {"access": "private"}, "pinned": True}, 202),
+        (olaf, "PATCH", path, {"owner": "ann"}, 403),
+        (TOKEN, "PATCH", path, {"owner": "ann"}, 202),
+        (olaf, "POST", "/api/approvals/a1", {"decision": "once"}, 403),
+        (ann, "POST", "/api/approvals/a1", {"decision": "always"}, 409),
+        (ann, "POST", "/api/approvals/a1", {"decision": "deny"}, 202),
+        (TOKEN, "PATCH", user, {"disabled": True}, 200),
+        (TOKEN, "PATCH", user, {"disabled": False}, 200),
+    ]
+    for token, method, address, body, status in asked:
+        answer = await world.ask(token, method, address, body)
+        assert answer.status_code == status, (address, body, answer.text)
+    entries = await logged(world, bus, len(asked))
+    assert [each.about for each in entries] == [
+        {"access": "write", "for": "ann,admin"},
+        {"access": "view", "for": "everybody"},
+        {"access": "view", "for": "9 users"},
+        {"access": "private"},
+        {"owner": "ann"},
+        {"owner": "ann"},
+        {"approval": "a1"},
+        {"approval": "a1", "decision": "always"},
+        {"approval": "a1", "decision": "deny"},
+        {"user": "olaf", "state": "disabled"},
+        {"user": "olaf", "state": "enabled"},
+    ]
+    decided = await audit(world, "?session=other&what=approval")
+    assert [(each["who"], each["outcome"]) for each in decided if each.get("outcome")] == [("ann", "refused")]
+    assert [each["about"]["decision"] for each in decided] == ["deny", "always"]
+
+
 async def listed_tokens(world: GatewayInMemory) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = (await world.ask(TOKEN, "GET", "/api/tokens")).json()["tokens"]
     return found
@@ -138,6 +183,8 @@ async def test_it_is_read_by_admins_with_filters_and_pages(world: GatewayInMemor
     assert len(await audit(world, "?what=users")) == 6
     assert len(await audit(world, "?session=his&who=admin")) == 0
     assert await audit(world, "?until=1") == []
+    assert len(await audit(world, "?what=Prompted%20the")) == 6  # what people see
+    assert len(await audit(world, "?what=tried%20to")) == 0
     assert {each["words"] for each in await audit(world, "?who=olaf")} == {"prompted the session"}
     assert {each["words"] for each in await audit(world, "?what=users")} == {"added a user"}
     found: list[int] = []

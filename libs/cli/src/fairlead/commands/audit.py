@@ -16,7 +16,9 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 @click.group(cls=Subcommands, invoke_without_command=True)
 @click.option("--who", metavar="NAME", help="Only by this user.")
-@click.option("--what", metavar="WORDS", help="Only operations that contain this, such as `approvals`.")
+@click.option(
+    "--what", metavar="WORDS", help="Only operations that contain this, such as `prompted` or `PATCH`."
+)
 @click.option("--session", metavar="SESSION", help="Only about this session.")
 @click.option("--since", metavar="DURATION", help="Only within this time, such as 24h or 7d.")
 @click.option(

@@ -9,6 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 MAX_ENTRIES: Final = 100  # of one record
+MAX_ABOUT_CHARS: Final = 64  # of each value
 
 AuditOutcome = Literal["ok", "refused", "failed"]
 
@@ -22,8 +23,8 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             server (`mcp prompt`), or `login`.
         who: named as the sender. account: the user whose rights were used. token: id of the API token.
         outcome: `refused`: not allowed, or not as asked. `failed`: it may have been done.
-        session: that it was about. about: other ids of its address; also the user, role, token or
-            pairing code that it makes, and the role that it gives.
+        session: that it was about. about: other ids of its address; also the user, role, token, job
+            or pairing code that it makes, what it decides, and to whom it gives a role, a session or a job.
         fields: names, not values, of what a change sets.
         address: of the client, as the gateway sees it.
     """

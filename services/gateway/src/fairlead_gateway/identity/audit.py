@@ -80,8 +80,10 @@ class _Query(msgspec.Struct, frozen=True):
     def takes(self, entry: AuditEntry) -> bool:
         if self.who and self.who not in (entry.who, entry.account):
             return False
-        if self.what and self.what.casefold() not in entry.what.casefold():
-            return False
+        if self.what:
+            said = f"{entry.what}\n{in_words(entry.what, entry.outcome)}".casefold()
+            if self.what.casefold() not in said:
+                return False
         if self.session and entry.session != self.session:
             return False
         return entry.at >= self.since and (not self.until or entry.at < self.until)

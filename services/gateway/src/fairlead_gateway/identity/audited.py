@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common.errors import FairleadError
-from fairlead_common.protocol.audit import AuditEntry, AuditOutcome
+from fairlead_common.protocol.audit import MAX_ABOUT_CHARS, AuditEntry, AuditOutcome
 from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, problem_of
@@ -52,6 +52,8 @@ def audited(operation: Operation, inner: RouteFunction) -> RouteFunction:
                 entry = await _entry(request, name, outcome, status)
                 gateway_of(request).audit.note(entry)
             raise
+        if getattr(request.state, "only_read", False):
+            return answer
         status = answer.status_code if isinstance(answer, Response) else 200
         entry = await _entry(request, name, "ok" if status < 400 else "refused", status)
         if waits:
@@ -82,7 +84,7 @@ async def _entry(request: Request, what: str, outcome: AuditOutcome, status: int
     state = request.state
     principal = principal_of(request) if getattr(state, "principal", None) is not None else None
     known = {**request.path_params, **getattr(state, "audited_about", {})}
-    ids = {name: str(value)[:64] for name, value in known.items()}
+    ids = {name: str(value)[:MAX_ABOUT_CHARS] for name, value in known.items()}
     session = ids.pop("session", "") or getattr(state, "audited_session", "")
     return AuditEntry(
         at=now_ms(),
@@ -100,9 +102,14 @@ async def _entry(request: Request, what: str, outcome: AuditOutcome, status: int
 
 
 async def _fields(request: Request) -> list[str]:
-    """The names of what a change sets, never the values."""
+    """The names of what a change sets, never the values; of a job, those in its patch."""
     try:
         body = msgspec.json.decode(await request.body())
     except UNDECODABLE:
         return []
-    return [str(name)[:40] for name in list(body)[:_MAX_FIELDS]] if isinstance(body, dict) else []
+    if not isinstance(body, dict):
+        return []
+    names: list[object] = []
+    for name, value in body.items():
+        names += value if name == "patch" and isinstance(value, dict) else [name]
+    return [str(name)[:40] for name in names[:_MAX_FIELDS]]

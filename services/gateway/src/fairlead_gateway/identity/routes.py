@@ -23,7 +23,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         {200: audit.AuditPage},
         parameters=(
             Parameter("who", _WORDS, "only of this sender or user"),
-            Parameter("what", _WORDS, "only operations that contain this"),
+            Parameter("what", _WORDS, "only operations that contain this, or whose words do"),
             Parameter("session", _WORDS, "only about this session"),
             Parameter("since", _TIME, "asked at or after; milliseconds since 1970"),
             Parameter("until", _TIME, "asked before; milliseconds since 1970"),

@@ -107,6 +107,8 @@ async def change(request: Request) -> Response:
     gateway, name = gateway_of(request), _name(request)
     body = await decode(request, UserChange)
     request.state.audited_about = {"role": body.role} if body.role else {}
+    if body.disabled is not None:
+        request.state.audited_about["state"] = "disabled" if body.disabled else "enabled"
     _check_login(gateway, name, body.tailscale)
     async with answering():
         while True:

@@ -24,7 +24,7 @@ from fairlead_gateway.mcp_server.run_report import (
     report_of,
     seq_of,
 )
-from fairlead_gateway.sessions.approvals import DecisionBody, store_decision
+from fairlead_gateway.sessions.approvals import DecisionBody, session_of_approval, store_decision
 from fairlead_gateway.sessions.privilege_checks import check_new
 from fairlead_gateway.sessions.prompts import send_abort, store_words
 from fairlead_gateway.sessions.session_lookup import find
@@ -306,11 +306,10 @@ async def abort(call: McpCall, arguments: AbortArguments) -> MessageStored:
 
 async def answer_approval(call: McpCall, arguments: ApprovalArguments) -> MessageStored:
     """Store a decision, or an answer."""
-    approval = call.gateway.index.approval(arguments.approval)
     given = {"decision": arguments.decision, "answer": arguments.answer, "reason": arguments.reason}
     body = msgspec.convert(given, DecisionBody)
     seq = await store_decision(call.gateway, arguments.approval, body, call.principal)
-    return _stored(call, approval.session if approval else "", seq)
+    return _stored(call, session_of_approval(call.gateway, arguments.approval), seq)
 
 
 def _stored(call: McpCall, session: str, seq: int) -> MessageStored:

@@ -1,6 +1,6 @@
 """Jobs and their runs: what HTTP clients ask of the scheduler."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from starlette.requests import Request
@@ -120,7 +120,18 @@ async def add(request: Request) -> Response:
         job = await with_session(request, body.job)
     await check_job_sessions(request, job)
     wanted = AddJob(job=job, key=key, sender=principal.user, owner=stored_owner(principal))
-    return await ask(request, "cron.add", wanted, 201)
+    answer = await answer_to(request, "cron.add", wanted)
+    request.state.audited_about = {"job": _id_in(answer)}
+    return Response(answer, 201, media_type="application/json")
+
+
+class _Added(msgspec.Struct, frozen=True):
+    job: dict[str, Any] = {}
+
+
+def _id_in(answer: bytes) -> str:
+    """The id of the job that the scheduler answered with, for the audit log."""
+    return str(msgspec.json.decode(answer, type=_Added).job.get("id", ""))
 
 
 async def preview(request: Request) -> Response:
@@ -147,6 +158,7 @@ async def change(request: Request) -> Response:
     check_parameters(request)
     body = await decode(request, JobChange)
     if body.owner is not None:
+        request.state.audited_about = {"owner": body.owner}
         return await _transfer(request, body, body.owner)
     wanted = UpdateJob(id=_job(request), patch=body.patch, if_updated_at_ms=body.if_updated_at_ms)
     await check_job(request, wanted.id)
@@ -225,4 +237,5 @@ async def pause(request: Request) -> Response:
     """Stop or go on firing."""
     check_parameters(request)
     body = await decode(request, PauseBody)
+    request.state.audited_about = {"state": "paused" if body.paused else "resumed"}
     return await ask(request, "cron.pause", Pause(paused=body.paused))

@@ -63,7 +63,12 @@ async def decide(request: Request) -> Response:
     check_parameters(request)
     name = check_id(request.path_params["approval"], "approval")
     body = await decode(request, DecisionBody)
-    seq = await store_decision(gateway_of(request), name, body, principal_of(request))
+    gateway = gateway_of(request)
+    request.state.audited_about = {"decision": body.decision or "answer"}
+    try:
+        seq = await store_decision(gateway, name, body, principal_of(request))
+    finally:
+        request.state.audited_session = session_of_approval(gateway, name)
     return json_response(Stored(seq=seq), 202)
 
 
@@ -148,6 +153,12 @@ async def listed_approval(gateway: Gateway, name: str) -> ApprovalSummary | None
             return None
         await asyncio.sleep(0.02)
     return approval
+
+
+def session_of_approval(gateway: Gateway, name: str) -> str:
+    """The session of an approval, pending or not; empty: it is not known."""
+    approval = gateway.index.approval(name)
+    return approval.session if approval is not None else gateway.index.settled(name) or ""
 
 
 def refusal_to_allow(principal: Principal, approval: ApprovalRequestEntry | ApprovalSummary) -> str:

@@ -148,6 +148,8 @@ async def prune(request: Request) -> Response:
             )
         else:
             kept["something happened in it"] += 1
+    request.state.only_read = body.dry_run
+    request.state.audited_about = {"deleted": f"{len(found)} sessions"}
     return json_response(Pruned(sessions=found, dry_run=body.dry_run, kept=dict(kept), left=left))
 
 

@@ -15,6 +15,7 @@ from fairlead_common.config.placement import sandbox_problem
 from fairlead_common.errors import ConflictError, InvalidInputError
 from fairlead_common.policy.rules import MAX_RULE_CHARS, MAX_RULES, check_rules
 from fairlead_common.protocol import subjects
+from fairlead_common.protocol.audit import MAX_ABOUT_CHARS
 from fairlead_common.protocol.ids import check_id, new_id
 from fairlead_common.protocol.messages import OnApproval, SandboxKind, ThinkingLevel, VerifyCommands, WorkMode
 from fairlead_common.protocol.notices import CreateSession, UpdateSession
@@ -171,6 +172,7 @@ async def change(request: Request) -> Response:
     gateway = gateway_of(request)
     session = check_id(request.path_params["session"], "session")
     body = await decode(request, SessionChange)
+    request.state.audited_about = _handed_to(body)
     if body.model is not None:
         parse_model(body.model, back_ends=gateway.config.current.models.named)
     update = UpdateSession(
@@ -208,6 +210,17 @@ async def change(request: Request) -> Response:
             point="gateway.update",
         )
     return json_response(Stored(seq=seq), 202)
+
+
+def _handed_to(change: SessionChange) -> dict[str, str]:
+    """Who gets a session, or may use it from now on, for the audit log."""
+    about = {} if change.owner is None else {"owner": change.owner}
+    if change.shared is not None:
+        users = ",".join(change.shared.users) or "everybody"
+        about["access"] = change.shared.access
+        if change.shared.access != "private":
+            about["for"] = users if len(users) <= MAX_ABOUT_CHARS else f"{len(change.shared.users)} users"
+    return about
 
 
 async def _check_sharing(request: Request, session: str, shared: Sharing) -> None:

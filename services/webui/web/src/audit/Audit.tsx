@@ -14,12 +14,13 @@ import styles from "./Audit.module.css";
 const entriesOf = (answer: unknown): readonly ListedAudit[] => (answer as AuditPage).entries;
 const VERIFY_MS = 600_000;
 
-/** Parts of the names of operations; empty: all. */
+/** Parts of the names of operations, or of their words; empty: all. */
 const WHAT = [
   { value: "", label: "Everything" },
   { value: "login", label: "Logins" },
+  { value: "wrong", label: "Wrong passwords and tokens" },
   { value: "prompt", label: "Prompts" },
-  { value: "approvals", label: "Decisions" },
+  { value: "approval", label: "Decisions" },
   { value: "PATCH", label: "Changes" },
   { value: "DELETE", label: "Deletions" },
   { value: "/api/users", label: "Users" },

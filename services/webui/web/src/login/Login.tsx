@@ -62,7 +62,8 @@ export function Login({ why, onDone }: { why: string; onDone: () => void }) {
         <h1>Sign in to Fairlead</h1>
         {byLink && (
           <p role="alert" className={styles.notice}>
-            This link was already used, or it has expired. <code>fairlead login</code> prints a new one.
+            This link was already used, or it has expired. Whoever sent it can make a new one; where Fairlead runs,{" "}
+            <code>fairlead login</code> prints one.
           </p>
         )}
         {why && !byLink && problem === null && (
@@ -112,7 +113,7 @@ export function Login({ why, onDone }: { why: string; onDone: () => void }) {
           <>
             <p>
               Paste your token: the one that was printed at the first start, or one that was made for you. Or open a
-              link that <code>fairlead login</code> prints.
+              link: an admin can send you one, and <code>fairlead login</code> prints one where Fairlead runs.
             </p>
             <input type="text" autoComplete="username" value="fairlead" readOnly hidden />
             <label htmlFor="token" className="visually-hidden">
