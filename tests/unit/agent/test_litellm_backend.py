@@ -1,8 +1,11 @@
 """What the back end for all other providers makes of their answers, through litellm itself."""
 
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -227,6 +230,37 @@ async def test_claude_is_told_where_to_cache_and_gets_its_thoughts_back(server: 
         ["system.0", "messages.0.0", "messages.0.1", "messages.2.1"],
         ["system.0", "messages.0.0", "messages.2.1", "messages.4.1"],
     ]
+
+
+QUIET = """
+import asyncio, sys
+from fairlead_agent.models.interface import ModelRequest
+from fairlead_agent.models.litellm_backend import LiteLLM
+from fairlead_common.protocol.content import TextBlock, UserMessage
+from tests.support.strict_responses import StrictResponses
+
+async def ask() -> None:
+    async with StrictResponses() as server:
+        backend = LiteLLM(silence_s=lambda: 30.0, base_url=server.url, api_key="test")
+        said = [UserMessage(content=[TextBlock(text="hi")])]
+        request = ModelRequest(model="openai/responses/gpt-5", messages=said, tools=[])
+        print([piece async for batch in backend.stream(request) for piece in batch][-1].stop_reason)
+
+asyncio.run(ask())
+"""
+
+
+def test_an_answer_of_the_responses_api_leaves_no_line_of_the_library_in_the_log() -> None:
+    """In a process of its own, where warnings are no errors."""
+    done = subprocess.run(
+        [sys.executable, "-c", QUIET],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("stop\n", "")
 
 
 @pytest.mark.process  # importing litellm opens sockets

@@ -7,6 +7,7 @@ names such a model. Settings keep it quiet: no calls home, no .env files, no ret
 import asyncio
 import importlib
 import os
+import warnings
 from collections.abc import AsyncIterator, Callable, Mapping
 from types import ModuleType
 from typing import Any
@@ -98,6 +99,8 @@ class LiteLLM:
                 module = await asyncio.to_thread(importlib.import_module, "litellm")
                 module.suppress_debug_info = True  # type: ignore[attr-defined]
                 module.drop_params = True  # type: ignore[attr-defined]
+                # It puts dicts where its models declare structs, for each answer of the Responses API.
+                warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning, "pydantic")
                 self._module = module
         return self._module
 
