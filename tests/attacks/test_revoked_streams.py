@@ -11,6 +11,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from tests.attacks.users_stack import Stack, rpc, socket_of, users_stack
+from tests.support.waiting import WAIT_S
 
 WITHIN_S = 5.0
 CHAT = {"model": "main", "messages": [{"role": "user", "content": "op=W1 stall=60"}], "stream": True}
@@ -53,8 +54,6 @@ async def answer_ends(
     headers["Accept"] = "application/json, text/event-stream"
     url = f"http://127.0.0.1:{stack.up.port}"
     async with httpx.AsyncClient(base_url=url, headers=headers, timeout=90) as client:
-        if body is not None:
-            begun.set()
         try:
             async with client.stream(method, path, json=body) as answer:
                 begun.set()
@@ -81,7 +80,7 @@ async def test_what_is_open_ends_while_a_run_waits_for_its_model(stack: Stack, t
     await asyncio.to_thread(stack.up.api, "PATCH", "/api/users/otto", {"role": "operator", "disabled": False})
     await asyncio.to_thread(stack.token, "otto", "otto", ["read", "write"])
     await asyncio.to_thread(share, stack, "write")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         while (await asyncio.to_thread(stack.ask, "otto", "GET", "/api/sessions/shared"))[0] != 200:
             await asyncio.sleep(0.1)
     doors = OF_SESSION if taken == "sharing" else OF_USER
@@ -93,7 +92,7 @@ async def test_what_is_open_ends_while_a_run_waits_for_its_model(stack: Stack, t
         begun.append(asyncio.Event())
         running.append(asyncio.create_task(connection_ends(stack, begun[-1])))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             for each in begun:
                 await each.wait()
         await asyncio.sleep(2)  # the run of the prompts has begun, and its model does not answer
