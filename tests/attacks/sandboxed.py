@@ -145,5 +145,5 @@ class Sandboxed:
         self._sock.close()
         boxes.clear(self.private)
         for lock in self.private.glob("runners/*/lock"):
-            with contextlib.suppress(ProcessLookupError, ValueError):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
                 os.kill(int(lock.read_text()), signal.SIGKILL)

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.support.nats_server import free_port
+from tests.support.ports import free_port
 
 _MARK = b'{"stream":"'  # how every publish acknowledgement of JetStream begins
 

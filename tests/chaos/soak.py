@@ -30,7 +30,8 @@ from tests.chaos.measure import percentile
 from tests.chaos.points.record import commit
 from tests.chaos.soak_samples import Sample, report, sample
 from tests.chaos.stack import Shape, Stack, innermost, send
-from tests.support.nats_server import NatsServer, free_port
+from tests.support.nats_server import NatsServer
+from tests.support.ports import free_port
 
 FOLDER = Path("tests/_evidence/soak")
 ACTIVE = 10

@@ -16,7 +16,7 @@ from tests.integration.foreign_tools_fixture import Program
 from tests.support import hostile_mcp_server, oauth_server
 from tests.support.fairlead_up import FAIRLEAD
 from tests.support.mcp_servers import SERVER
-from tests.support.nats_server import free_port
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}

@@ -17,7 +17,7 @@ import nats
 import pytest
 
 from tests.clients.stack import AGENT, CAREFUL, Stack
-from tests.support.nats_server import free_port
+from tests.support.ports import free_port
 
 pytest.importorskip("synadia_ai.agents")
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.chaos.api import Api
 from tests.support.containers import PLAIN_IMAGE, api, missing
-from tests.support.nats_server import free_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 SERVICES = ("nats", "gateway", "agent", "tools", "scheduler", "webui")

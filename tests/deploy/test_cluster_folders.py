@@ -19,7 +19,8 @@ from fairlead_common.bus.streams import provision
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects as s
 from tests.support.nats_cluster import Place
-from tests.support.nats_server import binary, free_port
+from tests.support.nats_server import binary
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 USERS = 'authorization { users: [ { user: "operator", password: "secret" } ] }\n'

@@ -12,7 +12,7 @@ from tests.deploy.asking import Told, ask, told
 from tests.deploy.confinement import must_be_confined
 from tests.deploy.deployment import NEEDS_COMPOSE, RECOVERY_S, Deployment, Json
 from tests.support.joined_host import JoinedHost
-from tests.support.nats_server import free_port
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 pytestmark = NEEDS_COMPOSE

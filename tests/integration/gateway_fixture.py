@@ -37,6 +37,7 @@ from fairlead_gateway.http.server import HttpServer
 from fairlead_gateway.identity.directory import Directory
 from fairlead_gateway.main import note_revoked
 from fairlead_gateway.sessions.session_index import Index
+from tests.support.waiting import WAIT_S
 
 TOKEN = "a-token-for-tests-only"
 Json = dict[str, Any]
@@ -110,7 +111,7 @@ async def running_gateway(
             server.serve,
         ):
             tasks.create_task(part(stop))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             await directory.loaded.wait()
             await index.loaded.wait()
         async with gateway.waiting.answering():

@@ -1,5 +1,6 @@
 """A whole Fairlead is backed up while it works, lost, and put back: what was accepted before goes on."""
 
+import http.client
 import json
 import shutil
 import signal
@@ -42,7 +43,7 @@ class Load:
             text = f'op={session[-6:]}.{number} steps=1 run="{MARK}; sleep 0.1"'
             try:
                 answer = self._up.call("POST", f"/api/sessions/{session}/prompt", {"text": text})
-            except OSError:
+            except (OSError, http.client.HTTPException):  # it was killed, before its answer or within
                 return
             if answer[0] in (200, 202):
                 self.accepted.append((time.monotonic(), session, answer[1]["seq"]))

@@ -363,7 +363,7 @@ async def test_a_backup_of_one_server_is_restored_into_a_cluster_of_three(
 
 
 def _cluster(tmp_path: Path) -> list[NatsServer]:
-    from tests.support.nats_server import free_port
+    from tests.support.ports import free_port
 
     ports = [free_port() for _ in range(3)]
     routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)

@@ -27,7 +27,8 @@ from fairlead_node.doctor import nats, nats_facts, services, streams, work
 from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding
 from fairlead_node.supervisor.environment import SERVICES
-from tests.support.nats_server import NatsServer, free_port
+from tests.support.nats_server import NatsServer
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.usefixtures("plain_environment")
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.command_line import run_here
 from tests.support.fairlead_up import FairleadUp
-from tests.support.nats_server import free_port
+from tests.support.ports import free_port
 
 
 class Provider(http.server.BaseHTTPRequestHandler):

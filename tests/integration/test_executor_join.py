@@ -24,7 +24,7 @@ from fairlead_remote.membership import Membership
 from fairlead_remote.rights import _mapped
 from tests.support.fairlead_up import FairleadUp, Json
 from tests.support.joined_host import JoinedHost
-from tests.support.nats_server import free_port
+from tests.support.ports import free_port
 from tests.support.scripted_model import ModelProcess
 from tests.support.waiting import eventually
 

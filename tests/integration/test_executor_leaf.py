@@ -15,8 +15,9 @@ from fairlead_common.installation.errors import CommandError
 from fairlead_remote.authority import Authority
 from fairlead_remote.leaf import write_leaf
 from tests.integration.tools_fixture import HOST, Host
-from tests.support.nats_server import NatsServer, free_port
+from tests.support.nats_server import NatsServer
 from tests.support.outcomes import text_of
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(120)

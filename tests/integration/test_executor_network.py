@@ -13,7 +13,7 @@ import pytest
 from tests.integration.test_executor_join import COMMAND, invite, on_host, results
 from tests.support.fairlead_up import FairleadUp
 from tests.support.joined_host import JoinedHost
-from tests.support.nats_server import free_port
+from tests.support.ports import free_port
 from tests.support.scripted_model import ModelProcess
 from tests.support.waiting import eventually
 

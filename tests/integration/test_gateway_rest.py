@@ -23,7 +23,8 @@ from fairlead_common.service.credentials import AuthFile
 from fairlead_common.service.process import register
 from fairlead_gateway.http.server import FINISH_WITHIN_S
 from tests.integration.gateway_fixture import TOKEN, FakeAgent, Json, RunningGateway
-from tests.support.nats_server import NatsServer, free_port
+from tests.support.nats_server import NatsServer
+from tests.support.ports import free_port
 
 
 async def put(bus: Bus, bucket: str, key: str, value: object) -> None:

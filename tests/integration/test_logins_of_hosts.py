@@ -11,7 +11,7 @@ from tests.integration.foreign_tools_fixture import Program
 from tests.support import oauth_server
 from tests.support.fairlead_up import FAIRLEAD, FairleadUp
 from tests.support.joined_host import JoinedHost
-from tests.support.nats_server import free_port
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(240)

@@ -15,8 +15,8 @@ from fairlead_common.protocol.questions import CallQuestion, Question, QuestionA
 from tests.integration.foreign_tools_fixture import Program, pids, put, stdio, until_offered, warnings
 from tests.integration.tools_fixture import HOST, WAIT_S, Host
 from tests.support.mcp_servers import ASKING_SERVER
-from tests.support.nats_server import free_port
 from tests.support.outcomes import text_of
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 LARGE = {"size": "large", "count": 2, "gift": True}

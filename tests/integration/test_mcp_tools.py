@@ -30,8 +30,9 @@ from tests.integration.foreign_tools_fixture import (
 )
 from tests.integration.tools_fixture import HOST, WAIT_S, Host
 from tests.support.mcp_servers import OLD_SERVER, SERVER
-from tests.support.nats_server import NatsServer, free_port
+from tests.support.nats_server import NatsServer
 from tests.support.outcomes import text_of
+from tests.support.ports import free_port
 from tests.support.processes import is_alive
 from tests.support.waiting import until
 

@@ -15,7 +15,7 @@ from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.nats_server import server
 from tests.support.command_line import run_here
 from tests.support.fairlead_up import FairleadUp
-from tests.support.nats_server import free_port
+from tests.support.ports import free_port
 
 
 @contextmanager

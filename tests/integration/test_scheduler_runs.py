@@ -26,7 +26,8 @@ from fairlead_common.protocol.messages import Decision, ToolCall
 from fairlead_common.received import Delivery
 from fairlead_common.service.process import register
 from tests.support.agent_world import World, agent_service
-from tests.support.nats_server import NatsServer, free_port
+from tests.support.nats_server import NatsServer
+from tests.support.ports import free_port
 from tests.support.scheduler_world import ask, at, log_of, mail, runs, scheduler, slots, turn_job
 from tests.support.waiting import until
 

@@ -13,7 +13,8 @@ from fairlead_sdk import Client, ConflictError, Event, InvalidInputError, NotFou
 from fairlead_sdk.errors import UnauthorizedError
 from tests.integration.gateway_fixture import TOKEN, running_gateway
 from tests.support.fairlead_up import FairleadUp
-from tests.support.nats_server import NatsServer, free_port
+from tests.support.nats_server import NatsServer
+from tests.support.ports import free_port
 
 
 async def test_refusals_are_typed_and_name_the_field(

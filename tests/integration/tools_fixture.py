@@ -110,7 +110,7 @@ class Host:
     def runners(self) -> list[int]:
         found = []
         for lock in self.state.glob("runners/*/lock"):
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(FileNotFoundError, ValueError):  # of one that is removed meanwhile
                 found.append(int(lock.read_text()))
         return [pid for pid in found if is_alive(pid)]
 

@@ -7,7 +7,7 @@ from fairlead_common.installation.home import Home
 from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding
 from fairlead_node.doctor.nats_facts import NatsFacts
-from tests.support.nats_server import free_port
+from tests.support.ports import free_port
 
 
 def look(

@@ -25,13 +25,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support.nats_server import free_port
+from tests.support.ports import free_port
 from tests.support.processes import recorded_pids
 
 Json = dict[str, Any]
 
 # What the machine of a developer has set and a test must not see.
 _FOREIGN = ("FAIRLEAD_", "OPENAI_", "ANTHROPIC_", "NATS_")
+
+
+# A start takes two seconds on a machine with nothing else to do. A stop takes half a minute where services
+# and nats-server use all the time that `fairlead up` gives them.
+START_S = 80.0
+STOP_S = 60.0
 
 
 class HttpError(AssertionError):
@@ -115,13 +121,13 @@ class FairleadUp:
             )
         return self
 
-    def start(self, timeout_s: float = 40.0) -> "FairleadUp":
+    def start(self, timeout_s: float = START_S) -> "FairleadUp":
         """Start it and wait until `/readyz` says 200."""
         self.launch()
         self.wait_ready(timeout_s)
         return self
 
-    def wait_ready(self, timeout_s: float = 40.0) -> None:
+    def wait_ready(self, timeout_s: float = START_S) -> None:
         """Wait until `/readyz` says 200."""
         last: Any = "no answer"
         deadline = time.monotonic() + timeout_s
@@ -135,7 +141,7 @@ class FairleadUp:
             time.sleep(0.03)
         raise AssertionError(f"not ready within {timeout_s:.0f} s: {last}\n{self.tail()}")
 
-    def stop(self, timeout_s: float = 30.0) -> int:
+    def stop(self, timeout_s: float = STOP_S) -> int:
         """SIGTERM, and the exit status. Kills after `timeout_s`. Harmless when it does not run."""
         if self.process is None:
             return 0
@@ -157,13 +163,12 @@ class FairleadUp:
             raise
 
     def __exit__(self, *_: object) -> None:
-        running = self.pids()
+        running = [_handle(pid) for pid in self.pids().values()]
         try:
             self.stop()
-        finally:
-            for pid in [*running.values(), *self._runners()]:  # nothing outlives its test
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        finally:  # nothing outlives its test
+            for handle in [*running, *(_handle(pid) for pid in self._runners())]:
+                _kill(handle)
 
     def _runners(self) -> list[int]:
         """Runners of sandbox `local` that are still there: each holds the lock that names it."""
@@ -402,6 +407,23 @@ class FairleadUp:
 
 
 FAIRLEAD = [sys.executable, "-m", "fairlead.main"]
+
+
+def _handle(pid: int) -> int:
+    """A descriptor of the process, whose number may be another's once it has ended; -1 without one."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return -1
+
+
+def _kill(handle: int) -> None:
+    """Kill the process of a descriptor and close it."""
+    if handle < 0:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+    os.close(handle)
 
 
 def last_words(entries: Sequence[Json]) -> str:

@@ -16,7 +16,9 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.bus.streams import provision
 from tests.integration.gateway_fixture import TOKEN
-from tests.support.nats_server import NatsServer, free_port
+from tests.support.nats_server import NatsServer
+from tests.support.ports import free_port
+from tests.support.waiting import WAIT_S
 
 
 @dataclass
@@ -63,7 +65,7 @@ async def gateway_process(folder: Path) -> AsyncIterator[GatewayProcess]:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=30) as http:
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(WAIT_S):
                 while not await _answers(http):
                     await asyncio.sleep(0.1)
             yield GatewayProcess(port, psutil.Process(process.pid), http, bus)

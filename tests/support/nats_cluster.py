@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tests.support.nats_server import binary, free_port
+from tests.support.nats_server import binary
+from tests.support.ports import free_port
+from tests.support.waiting import WAIT_S
 
 NODES: Final = 3
 
@@ -84,7 +86,7 @@ class Node:
         """kill -9."""
         assert self.process
         self.process.kill()
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=WAIT_S)
 
     def signal(self, signum: signal.Signals) -> None:
         assert self.process
@@ -94,7 +96,7 @@ class Node:
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.kill()
-            self.process.wait(timeout=10)
+            self.process.wait(timeout=WAIT_S)
 
     def monitor(self, path: str, timeout_s: float = 1.0) -> Any:
         """What the monitoring port says; None if no one answers."""
@@ -149,7 +151,7 @@ class NatsCluster:
             raise
         return self
 
-    def _has_lost_a_port(self, within_s: float = 10.0) -> bool:
+    def _has_lost_a_port(self, within_s: float = WAIT_S) -> bool:
         """Whether a server ended because another process had one of its ports; else all of them listen."""
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
@@ -164,7 +166,7 @@ class NatsCluster:
         for node in self.nodes:
             node.stop()
 
-    def wait_leader(self, timeout_s: float = 30.0) -> str:
+    def wait_leader(self, timeout_s: float = 60.0) -> str:
         """Until the servers agree who leads, and all of them are current; its name."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:

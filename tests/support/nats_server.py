@@ -1,7 +1,5 @@
 """A real nats-server with JetStream in a folder of its own, started in hundredths of a second."""
 
-import contextlib
-import random
 import shutil
 import signal
 import socket
@@ -10,17 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that nothing used a moment ago.
-
-    Below the range of outgoing connections, so that none of them takes it before it is used.
-    """
-    while True:
-        port = random.randrange(12_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
+from tests.support.ports import free_port
+from tests.support.waiting import WAIT_S
 
 
 def binary() -> str:
@@ -61,21 +50,22 @@ class NatsServer:
         log = (self.folder / "nats.log").open("ab")
         self.process = subprocess.Popen([binary(), "-c", str(self.config)], stdout=log, stderr=log)
         log.close()
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
+        deadline = time.monotonic() + WAIT_S
+        while self.process.poll() is None and time.monotonic() < deadline:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), timeout=0.5) as probe:
                     if probe.recv(4) == b"INFO":
                         return self
             except OSError:
                 time.sleep(0.01)
+        self.stop()
         raise AssertionError((self.folder / "nats.log").read_text()[-2000:])
 
     def kill(self) -> None:
         """kill -9."""
         assert self.process
         self.process.kill()
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=WAIT_S)
 
     def signal(self, signum: signal.Signals) -> None:
         assert self.process
@@ -86,7 +76,7 @@ class NatsServer:
         log, done = self.folder / "nats.log", "Reloaded server configuration"
         before = log.read_text().count(done)
         self.signal(signal.SIGHUP)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + WAIT_S
         while log.read_text().count(done) == before:
             assert time.monotonic() < deadline, log.read_text()[-2000:]
             time.sleep(0.01)
@@ -95,6 +85,6 @@ class NatsServer:
         if self.process and self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(timeout=15)
+                self.process.wait(timeout=WAIT_S)
             except subprocess.TimeoutExpired:
                 self.kill()

@@ -13,7 +13,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from tests.support.nats_server import free_port
+from tests.support.ports import free_port
 
 VERSION = "0.12.4"
 Json = dict[str, Any]

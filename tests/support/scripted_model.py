@@ -28,9 +28,10 @@ import msgspec
 import uvloop
 from aiohttp import web
 
-from tests.support.nats_server import free_port
+from tests.support.ports import free_port
 from tests.support.script import DEFAULT_COMMAND, WORD, Message, Move, names, problems, text_of
 from tests.support.script import decide as decide_by_words
+from tests.support.waiting import WAIT_S
 
 MODEL = "scripted"
 _decoder = msgspec.json.Decoder(dict[str, Any])
@@ -328,10 +329,10 @@ class ModelProcess:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(timeout=5)
+                self.process.wait(timeout=10)
             except subprocess.TimeoutExpired:
                 self.process.kill()
-                self.process.wait(timeout=5)
+                self.process.wait(timeout=WAIT_S)
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

@@ -8,10 +8,12 @@ import subprocess
 import time
 from pathlib import Path
 
+from tests.support.ports import free_port
+
 SSHD = shutil.which("sshd") or next((p for p in ("/usr/sbin/sshd",) if os.access(p, os.X_OK)), "")
 MISSING = "" if SSHD and shutil.which("ssh-keygen") else "sshd and ssh-keygen are not installed"
 
-_WAIT_S = 15.0
+_WAIT_S = 40.0
 
 
 class Sshd:
@@ -24,7 +26,7 @@ class Sshd:
         folder.mkdir(mode=0o700)
         self.identity = folder / "identity"
         self.known_hosts = folder / "known_hosts"
-        self.port = _free_port()
+        self.port = free_port()
         self.user = getpass.getuser()
         self._process: subprocess.Popen[bytes] | None = None
         for name in ("identity", "host_key"):
@@ -90,10 +92,3 @@ def _kill_tree(pid: int) -> None:
             continue
         if name.startswith("sshd"):
             _kill_tree(int(child))
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port

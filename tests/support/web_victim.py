@@ -64,7 +64,7 @@ class Victim:
         """Cut off whoever is still there."""
         for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._tasks)
+        await asyncio.gather(*self._tasks, return_exceptions=True)  # asyncio has told of what failed
 
     def paths(self) -> list[str]:
         return [head.split(" ", 2)[1] for head in self.hits]

@@ -34,7 +34,7 @@ from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, ok
 from fairlead_node.doctor.nats_facts import NatsFacts
 from tests.support.doctor import look
-from tests.support.nats_server import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.process
 

@@ -25,7 +25,7 @@ from fairlead_node.backup.locations import source
 from fairlead_remote.host_register import HostRegister
 from fairlead_remote.nats_users.home_users import NatsUsers
 from tests.support.fairlead_up import FAIRLEAD
-from tests.support.nats_server import free_port
+from tests.support.ports import free_port
 
 
 @pytest.fixture
