@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from fairlead_common.bus.tail import Tail
 from fairlead_common.errors import BusUnavailableError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import AssistantMessage, TextBlock, UserMessage
 from fairlead_common.protocol.entries import MessageEntry
 from fairlead_common.protocol.entry_codec import encode_entry
-from fairlead_common.received import Headers
+from fairlead_common.received import Headers, Record
 from fairlead_gateway.openai_api.answer import AnswerPiece, ChatAnswer
 from fairlead_gateway.openai_api.follow import Follower
 from tests.support.fake_bus import FakeBus
@@ -45,6 +46,13 @@ async def test_a_record_that_cannot_be_had_now_is_read_later(
         return await unpack(data, headers)
 
     monkeypatch.setattr(objects, "unpack", interrupted)
+    takes, take = list[int](), Tail.take
+
+    async def counted(tail: Tail) -> list[tuple[int, Record]]:
+        takes.append(len(away))
+        return await take(tail)
+
+    monkeypatch.setattr(Tail, "take", counted)
     answer, told = ChatAnswer(1), list[AnswerPiece]()
 
     async def write(pieces: list[AnswerPiece]) -> None:
@@ -53,3 +61,4 @@ async def test_a_record_that_cannot_be_had_now_is_read_later(
     await Follower(world.gateway, "s", answer, after=1, event_after=0).run(write)
     assert "".join(piece.text for piece in told) == WORDS
     assert (answer.finish, away) == ("stop", [])
+    assert takes.count(3) == len(takes), "more was taken while a record was waited for"

@@ -100,7 +100,8 @@ class Follower(Generic[_Piece]):
                     why = f"session {session} is not shared with you any more"
                     self._fold.problem = Problem(403, why, headers={"x-should-retry": "false"})
                     return
-                self._taken.extend(await self._take(tail))
+                if not self._taken:  # else a record is waited for, and no more is kept meanwhile
+                    self._taken.extend(await self._take(tail))
                 await self._read(write)
                 if self._pieces or loop.time() - self._written_at >= sse.KEEP_ALIVE_S:
                     await self._write(write)
