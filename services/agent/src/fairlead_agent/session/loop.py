@@ -49,9 +49,10 @@ from fairlead_agent.session.steps import (
 )
 from fairlead_agent.session.titles import Titles
 from fairlead_agent.session.user_messages import heartbeat_message, process_lines, user_message
-from fairlead_agent.tools.calls import CANCELLED, HandOverError, ToolCalls
+from fairlead_agent.tools.calls import HandOverError, ToolCalls
 from fairlead_agent.tools.catalog import Catalog, Tools
 from fairlead_agent.tools.client_calls import of_client
+from fairlead_agent.tools.overdue_calls import CANCELLED
 from fairlead_agent.turn.model_turn import ModelTurn
 from fairlead_agent.turn.response_form import UNFIT, repair
 from fairlead_common.config import AgentConfig

@@ -15,8 +15,9 @@ from fairlead_agent.session.provider_wait import TIMER, ProviderWait, next_try
 from fairlead_agent.session.run_choices import denies_approvals
 from fairlead_agent.session.steps import EndRun
 from fairlead_agent.session.timers import set_timer
-from fairlead_agent.tools.calls import CANCELLED, ToolCalls
+from fairlead_agent.tools.calls import ToolCalls
 from fairlead_agent.tools.client_calls import entry_of, open_calls
+from fairlead_agent.tools.overdue_calls import CANCELLED
 from fairlead_agent.turn.left_out import NOTHING, OmissionCause
 from fairlead_common.config import AgentConfig
 from fairlead_common.cron.acknowledgement import is_acknowledgement

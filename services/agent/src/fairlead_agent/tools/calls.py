@@ -20,7 +20,7 @@ from fairlead_agent.session.run_choices import denies_approvals
 from fairlead_agent.session.run_limits import RunLimits
 from fairlead_agent.session.timers import set_timer
 from fairlead_agent.tools.bound_files import bound_files
-from fairlead_agent.tools.call_questions import CallQuestions, questions_of
+from fairlead_agent.tools.call_questions import CallQuestions
 from fairlead_agent.tools.catalog import Catalog, Tools
 from fairlead_agent.tools.client_calls import NOT_READ, of_client, refusal_of
 from fairlead_agent.tools.deferred_tools import LOADER
@@ -28,6 +28,7 @@ from fairlead_agent.tools.denials import denied, denied_by, unattended
 from fairlead_agent.tools.file_changes import with_turn
 from fairlead_agent.tools.file_undo import FileUndo
 from fairlead_agent.tools.loader_answers import shown_by_loader
+from fairlead_agent.tools.overdue_calls import OverdueCalls
 from fairlead_agent.tools.own_calls import OwnCalls
 from fairlead_agent.tools.own_specs import ASK_USER
 from fairlead_agent.tools.placement import WorkspacePlaces, boundary
@@ -45,7 +46,6 @@ from fairlead_common.protocol.content import (
     AssistantMessage,
     ToolCallBlock,
     ToolOutcome,
-    ToolStatus,
     text_outcome,
 )
 from fairlead_common.protocol.entries import (
@@ -96,6 +96,7 @@ class ToolCalls:
         self._hooks = hooks
         self._questions = questions
         self._own = OwnCalls(owner, bus, sent)
+        self._overdue = OverdueCalls(owner.state, sent, catalog, config)
         self.file_undo = FileUndo(owner, bus, catalog, places, config)
 
     async def run_pending(self, profile: AgentConfig, tools: Tools) -> Literal["done", "parked", "client"]:
@@ -206,7 +207,7 @@ class ToolCalls:
             return await self._ask(facts, profile, verdict)
         if self._own.runs(spec):
             return await self._own.run(call, spec, profile)
-        if await self._settled_as_lost(call):
+        if await self._overdue.settled_as_lost(call):
             return "settled"
         request = with_turn(self._policy.marked(facts), facts, self._state)
         question_s = await self._questions.question_s(spec.group, profile)
@@ -284,15 +285,6 @@ class ToolCalls:
             return None
         limit = f" ({reply.usage.output_tokens} tokens)" if reply.usage.output_tokens else ""
         return f"Your reply hit the output limit{limit} inside this call; nothing was done. Write in parts."
-
-    async def _settled_as_lost(self, call: ToolCallBlock) -> bool:
-        """Whether its host is lost and its claim was won, so that it can never start there."""
-        host, limit_s = call.host or "", self._config.current.tools.lost_host_s
-        if not await self._catalog.is_lost(host, limit_s) or not await self._sent.win_claim(call):
-            return False
-        text = f"Not started: no heartbeat of host {host}, where the workspace is, for {limit_s:g} s. {_MOVE}"
-        await self._sent.settle_unstarted(call, text_outcome("error", text, is_error=True))
-        return True
 
     async def _ask(
         self, call: CallFacts, profile: AgentConfig, verdict: Verdict
@@ -373,33 +365,7 @@ class ToolCalls:
                 checked = _now()
                 for call in calls:
                     if call.call_id in state.pending:
-                        await self._check(call)
-
-    async def _check(self, call: ToolCallBlock) -> None:
-        """Give up on a call that no executor takes, or whose host is lost."""
-        limits = self._config.current.tools
-        request, waited = self._sent.request(call.call_id), self._sent.waited_s(call.call_id)
-        asked = questions_of(self._state, call.call_id)  # each may wait for a person, beside the call's time
-        host = call.host or ""
-        claim = await self._sent.claim_of(call)
-        if claim is None:
-            if await self._settled_as_lost(call):
-                return
-            if waited > limits.start_timeout_s and await self._sent.win_claim(call):
-                text = f"Not started: no executor of host {host} accepted the call within {waited:.0f} s."
-                await self._sent.settle_unstarted(call, text_outcome("error", text, is_error=True))
-        elif claim.by == "agent":
-            await self._sent.settle_unstarted(call, CANCELLED)
-        elif waited > limits.lost_host_s and await self._catalog.is_lost(host, limits.lost_host_s):
-            await self._sent.give_up(call, f"no heartbeat of host {host} for {limits.lost_host_s:.0f} s")
-        elif (
-            waited
-            > request.timeout_s
-            + len(asked) * request.question_s
-            + limits.start_timeout_s
-            + limits.lost_host_s
-        ):
-            await self._sent.give_up(call, f"no result came {waited:.0f} s after the call was sent")
+                        await self._overdue.check(call)
 
     # -- end ---------------------------------------------------------------
 
@@ -435,13 +401,7 @@ def _limit_s(arguments: dict[str, object], spec: ToolSpec) -> float:
     return spec.timeout_s
 
 
-def _outcome(status: ToolStatus, text: str) -> ToolOutcome:
-    return text_outcome(status, text, is_error=True)
-
-
-_MOVE = "A person can bring it back, or give the session a workspace elsewhere (`fairlead sessions move`)."
-CANCELLED = _outcome("cancelled", "Cancelled before it started.")
-_SKIPPED = _outcome("skipped", "Skipped: a new message arrived before it started.")
+_SKIPPED = text_outcome("skipped", "Skipped: a new message arrived before it started.", is_error=True)
 
 
 def _parallel(tools: Tools, call: ToolCallBlock) -> bool:
