@@ -185,6 +185,14 @@ async def test_a_session_is_followed_and_resumed_without_gaps_or_repeats(
         await client.event("unsubscribed", session=session)
 
 
+async def test_a_position_that_is_none_is_refused_by_the_name_of_its_param(gateway: RunningGateway) -> None:
+    async with opened(gateway) as client:
+        assert (await client.ask("sessions.create", id="a"))["status"] == 201
+        answer = await client.ask("subscribe", session="a", position="four")
+        assert (answer["status"], answer["error"]["field"]) == (400, "params.position")
+        assert "'four'" in answer["error"]["message"]
+
+
 async def test_what_changes_is_told_to_those_who_subscribed(
     gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,15 +37,15 @@ class StreamPosition(NamedTuple):
 _NOTHING: Final = (0, 0, 0)
 
 
-def parse_position(text: str) -> StreamPosition:
-    """The position that an event id stands for.
+def parse_position(text: str, field: str = "Last-Event-ID") -> StreamPosition:
+    """The position that an event id stands for. `field`: where the client gave it.
 
     Raises:
         InvalidInputError: it is no event id.
     """
     match = _ID.fullmatch(text)
     if match is None or max(int(match[1]), int(match[3])) > MAX_SEQ:
-        raise InvalidInputError("Last-Event-ID", f"must be the id of an event, got {text[:80]!r}")
+        raise InvalidInputError(field, f"must be the id of an event, got {text[:80]!r}")
     log, index, event, parts = (None if each is None else int(each) for each in match.groups())
     assert log is not None  # noqa: S101 - both are in every id
     assert event is not None  # noqa: S101

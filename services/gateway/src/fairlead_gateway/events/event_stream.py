@@ -68,18 +68,21 @@ async def events(request: Request) -> "Response | EventStream":
     return EventStream(gateway, session, position, principal_of(request))
 
 
-async def position_for(gateway: Gateway, session: str, resume: str, after: int) -> StreamPosition:
+async def position_for(
+    gateway: Gateway, session: str, resume: str, after: int, field: str = "Last-Event-ID"
+) -> StreamPosition:
     """Where a viewer begins.
 
     Args:
         resume: id of the last event that it has seen; empty: `after` counts.
         after: sequence of a log entry; -1: what happens from now on.
+        field: where the client gave `resume`.
 
     Raises:
         InvalidInputError: `resume` is no event id.
     """
     if resume:
-        return parse_position(resume)
+        return parse_position(resume, field)
     return await _now(gateway, session) if after == -1 else StreamPosition(after, 0)
 
 

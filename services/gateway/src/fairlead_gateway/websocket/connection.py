@@ -172,7 +172,9 @@ class SocketConnection:
             async with answering():
                 await check_session(self._gateway, self._caller.principal, session, "read")
                 await self._gateway.must_exist(session)
-                position = await position_for(self._gateway, session, wanted.position, wanted.after)
+                position = await position_for(
+                    self._gateway, session, wanted.position, wanted.after, "params.position"
+                )
             self._forget(session)
             stream = EventStream(self._gateway, session, position, self._caller.principal, _event)
             self._sessions[session] = self._tasks.create_task(
