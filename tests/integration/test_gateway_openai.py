@@ -342,11 +342,24 @@ async def test_dropped_prompt_is_a_conflict(client: openai.AsyncOpenAI, bus: Bus
     await playing
 
 
+@pytest.mark.parametrize(
+    ("problem", "chat", "responses"),
+    [
+        (
+            "client_tools[0].parameters: type: 'objekt' is not valid",
+            "tools[0].parameters",
+            "tools[0].parameters",
+        ),
+        (
+            "response_format.schema: type: 'objekt' is not valid",
+            "response_format.json_schema.schema",
+            "text.format.schema",
+        ),
+    ],
+)
 async def test_a_prompt_that_the_agent_cannot_read_is_refused_by_the_field(
-    client: openai.AsyncOpenAI, bus: Bus
+    client: openai.AsyncOpenAI, bus: Bus, problem: str, chat: str, responses: str
 ) -> None:
-    problem = "client_tools[0].parameters: type: 'objekt' is not valid"
-
     async def script(agent: FakeAgent, seq: int) -> None:
         await agent.append(DroppedEntry(id=new_id(), reason=f"could not be read: {problem}", seqs=[seq]))
 
@@ -358,7 +371,12 @@ async def test_a_prompt_that_the_agent_cannot_read_is_refused_by_the_field(
             extra_headers={"X-Fairlead-Session": "s1"},
         )
     await playing
-    assert refused.value.param == "tools[0].parameters"
+    assert refused.value.param == chat
+    playing = asyncio.create_task(play(bus, "s2", script))
+    with pytest.raises(openai.BadRequestError, match="'objekt'") as refused:
+        await client.responses.create(model="main", input="go", extra_headers={"X-Fairlead-Session": "s2"})
+    await playing
+    assert refused.value.param == responses
 
 
 async def sessions(bus: Bus) -> dict[str, Json]:

@@ -13,6 +13,7 @@ import jsonschema
 import msgspec
 import referencing
 import referencing.exceptions
+import referencing.jsonschema
 
 from fairlead_agent.lru import LruCache
 from fairlead_common.errors import BadMessageError
@@ -40,7 +41,7 @@ class SchemaCheck:
     """A schema that values are checked against.
 
     Raises:
-        BadMessageError: it is no JSON Schema.
+        BadMessageError: it is no JSON Schema, or refers to what it does not have.
     """
 
     def __init__(self, schema: dict[str, object]) -> None:
@@ -54,6 +55,7 @@ class SchemaCheck:
         counted = {
             word: self._counting(kind.VALIDATORS[word]) for word in _REFERENCES if word in kind.VALIDATORS
         }
+        _check_references(safe)
         extend: Any = jsonschema.validators.extend
         made = extend(kind, counted)
         self._validator = made(safe, registry=referencing.Registry())
@@ -72,8 +74,10 @@ class SchemaCheck:
                     break
         except _TooManyReferencesError:
             return [f"it cannot be checked: more than {MAX_REFERENCES} references are followed"]
-        except (RecursionError, referencing.exceptions.Unresolvable) as error:
-            return [f"it cannot be checked: {type(error).__name__} in the schema"]
+        except RecursionError:
+            return ["it cannot be checked: the schema refers to itself without end, or the reply is too deep"]
+        except referencing.exceptions.Unresolvable:
+            return ["it cannot be checked: the schema refers to what it does not have"]
         return found
 
     def _counting(self, follow: Any) -> Any:
@@ -134,6 +138,41 @@ def form_problems(wanted: ResponseFormat, text: str) -> list[str]:
     if wanted.schema is None:
         return [] if isinstance(value, dict) else ["it must be a JSON object"]
     return check_of(wanted.schema).problems(value)
+
+
+def _check_references(schema: dict[str, Any]) -> None:
+    """Refuse references to what the schema does not have, before a reply is checked against it.
+
+    Raises:
+        BadMessageError: there is one.
+    """
+    specification = referencing.jsonschema.DRAFT202012
+    root = referencing.Resource.from_contents(schema, default_specification=specification)
+    parts: list[tuple[Any, Any]] = [(schema, referencing.Registry().resolver_with_root(root))]
+    while parts:
+        part, resolver = parts.pop()
+        if isinstance(part, list):
+            parts += [(each, resolver) for each in part]
+        if not isinstance(part, dict):
+            continue
+        if part is not schema and isinstance(part.get("$id"), str):  # what is below refers to itself
+            below = referencing.Resource.from_contents(part, default_specification=specification)
+            resolver = resolver.in_subresource(below)
+        for word in _REFERENCES:
+            if isinstance(target := part.get(word), str):
+                _look_up(resolver, word, target)
+        for key, value in part.items():
+            if key in _MAPS and isinstance(value, dict):
+                parts += [(each, resolver) for each in value.values()]
+            elif key not in _DATA:
+                parts.append((value, resolver))
+
+
+def _look_up(resolver: Any, word: str, target: str) -> None:
+    try:
+        resolver.lookup(target)
+    except (referencing.exceptions.Unresolvable, ValueError, TypeError) as error:
+        raise BadMessageError(f"{word}: there is no {target[:80]!r} in the schema") from error
 
 
 def _without_patterns(schema: dict[str, Any]) -> dict[str, Any]:

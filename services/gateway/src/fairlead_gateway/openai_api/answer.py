@@ -220,7 +220,7 @@ class ChatAnswer:
             if self.finish is None:
                 self.finish = "stop" if end.outcome == "completed" else "length"
         else:
-            self.problem = problem_of_end(end)
+            self.problem = problem_of_end(end, "response_format.json_schema")
 
     def _again(self) -> None:
         """Another message is begun; what was said of one that was thrown away is not said again."""

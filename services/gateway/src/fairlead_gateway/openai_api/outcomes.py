@@ -31,10 +31,14 @@ _REASONS: Final = {
 }
 
 
-def problem_of_end(end: InputEnd) -> Problem:
-    """Why a prompt whose run has ended has no answer."""
+def problem_of_end(end: InputEnd, form: str) -> Problem:
+    """Why a prompt whose run has ended has no answer.
+
+    Args:
+        form: what the client calls the field that its schema is in.
+    """
     if end.outcome == "dropped" and (error := end.error or "").startswith(UNREADABLE):
-        return _unreadable(error.removeprefix(UNREADABLE))
+        return _unreadable(error.removeprefix(UNREADABLE), form)
     if end.outcome == "dropped":
         return Problem(409, f"the prompt was dropped: {end.error}", code="dropped", headers=_DO_NOT_RETRY)
     if end.outcome == "deleted":
@@ -46,9 +50,11 @@ def problem_of_end(end: InputEnd) -> Problem:
     return Problem(status, text, code=code, headers=_DO_NOT_RETRY)
 
 
-def _unreadable(problem: str) -> Problem:
+def _unreadable(problem: str, form: str) -> Problem:
     """What only the agent could see to be wrong with a prompt, such as a schema that is none."""
     problem = problem.replace("client_tools", "tools", 1)
+    if problem.startswith("response_format."):
+        problem = form + problem.removeprefix("response_format")
     field, colon, _ = problem.partition(": ")
     return Problem(400, problem, field=field if colon else None, headers=_DO_NOT_RETRY)
 

@@ -246,7 +246,7 @@ class ResponseFold:
         self.outcome = end.outcome
         yield from self._draft.broken_off()
         if end.outcome not in ("completed", "truncated"):
-            self.problem = problem_of_end(end)
+            self.problem = problem_of_end(end, "text.format")
             taken_back = end.outcome == "dropped" and end.error == TAKEN_BACK
             self._over("cancelled" if taken_back else _STATUS.get(end.outcome, "failed"), seq, ts)
             return
