@@ -215,12 +215,20 @@ def test_call_of_the_agent_that_needs_an_approval_is_decided_by_the_client(
         "approval_request_id": request.id,
         "approve": approve,
     }
-    for _ in range(2):  # the same decision again is the same response
-        answered = client.responses.create(model=CAREFUL, input=[decision], previous_response_id=asked.id)
+    answers = [
+        client.responses.create(model=CAREFUL, input=[decision], previous_response_id=asked.id)
+        for _ in range(2)  # the same decision again is the same response
+    ]
+    for answered in answers:
         assert answered.output_text.strip() == "after that"
         [call] = [item for item in answered.output if item.type == "mcp_call"]
         assert call.approval_request_id == request.id
         assert call.status == ("completed" if approve else "failed")
+    [item] = client.responses.input_items.list(answers[0].id).data
+    assert item.model_dump(include={"type", "approval_request_id", "approve"}) == decision
+    other: Any = {**decision, "approve": not approve}
+    with pytest.raises(openai.ConflictError, match="already"):
+        client.responses.create(model=CAREFUL, input=[other], previous_response_id=asked.id)
     assert ledger.exists() == approve
     assert not approve or ledger.read_text() == "ran\n"
 

@@ -244,3 +244,108 @@ async def test_an_output_of_a_response_may_have_a_picture(
     assert second.output_text == "Warm."
     [item] = (await client.responses.input_items.list(second.id)).data
     assert [part["type"] for part in item.model_dump()["output"]] == ["input_text", "input_image"]
+
+
+RESPONSE_TOOLS: list[Any] = [{**TOOLS[0]["function"], "type": "function", "strict": False}]
+
+
+def output_of(call: Any, text: str) -> Any:
+    return {"type": "function_call_output", "call_id": call.call_id, "output": text}
+
+
+async def two_calls_answered(client: openai.AsyncOpenAI, bus: Bus) -> tuple[Any, Any]:
+    """A response with two calls, and the response to their outputs."""
+    asking = asyncio.create_task(
+        client.responses.create(model="main", input="How warm?", tools=RESPONSE_TOOLS)
+    )
+    agent = await agent_of(bus)
+    calls = await call_weather(agent, "Bonn", "Ulm", text="")
+    asked = await asking
+    outputs = [output_of(call, f"{21 + n} C") for n, call in enumerate(asked.output)]
+    asking = asyncio.create_task(
+        client.responses.create(model="main", input=outputs, previous_response_id=asked.id)
+    )
+    await results(bus, 2)
+    await go_on(agent, calls, "Warm.")
+    return asked, await asking
+
+
+@pytest.mark.parametrize("form", ["previous", "items", "items without ids"])
+async def test_other_outputs_of_the_same_calls_are_another_branch(
+    client: openai.AsyncOpenAI, gateway: RunningGateway, bus: Bus, form: str
+) -> None:
+    asked, first = await two_calls_answered(client, bus)
+    outputs = [output_of(call, f"{31 + n} C") for n, call in enumerate(asked.output)]
+    before: list[Any] = [{"role": "user", "content": "How warm?"}, *(each.to_dict() for each in asked.output)]
+    if form == "items without ids":
+        before = [{name: value for name, value in each.items() if name != "id"} for each in before]
+    more: Any = (
+        {"input": outputs, "previous_response_id": asked.id}
+        if form == "previous"
+        else {"input": [*before, *outputs]}
+    )
+    asking = asyncio.create_task(client.responses.create(model="main", tools=RESPONSE_TOOLS, **more))
+    other = await agent_of(bus, 1)
+    assert other.session != first.to_dict()["fairlead"]["session"]
+    notice = await bus.last(subjects.SESSIONS, subjects.mail(other.session, "notice", "create"))
+    assert notice is not None
+    begun = await gateway.gateway.objects.get(json.loads(notice.data)["fork"]["object"])
+    assert b"31 C" in begun
+    assert b"32 C" in begun
+    assert b"resp-" not in begun.split(b"31 C")[1]  # the calls have the ids that the session knows
+    await other.reply("m", "Hot.")
+    await other.end()
+    assert (await asking).output_text == "Hot."
+    assert len(await results(bus, 2)) == 2
+    same = [output_of(call, f"{21 + n} C") for n, call in enumerate(asked.output)]
+    again = await client.responses.create(model="main", input=same, previous_response_id=asked.id)
+    assert again.id == first.id
+
+
+async def test_outputs_are_refused_that_do_not_fit_the_calls_of_a_response_that_was_answered(
+    client: openai.AsyncOpenAI, bus: Bus
+) -> None:
+    asked, first = await two_calls_answered(client, bus)
+    one, two = (output_of(call, "31 C") for call in asked.output)
+    strange = {"type": "function_call_output", "call_id": "call_nobody", "output": "1"}
+    cases: list[tuple[Any, str | None, str]] = [
+        ([one], asked.id, "No tool output found"),
+        ("and?", asked.id, "No tool output found"),
+        ([one, two, strange], asked.id, "No tool call found .* call_nobody"),
+        ([one, two, strange], None, "No tool call found .* call_nobody"),
+        ([strange], first.id, "No tool call found .* call_nobody"),
+    ]
+    for given, previous, problem in cases:
+        more: Any = {"previous_response_id": previous} if previous else {}
+        with pytest.raises(openai.BadRequestError, match=problem):
+            await client.responses.create(model="main", input=given, **more)
+    with pytest.raises(openai.ConflictError, match="has another output already"):
+        await client.responses.create(model="main", input=[one, two])
+    assert len(await prompts(bus)) == 1
+
+
+async def test_all_outputs_that_a_response_was_asked_with_are_its_input_items(
+    client: openai.AsyncOpenAI, bus: Bus
+) -> None:
+    asked, first = await two_calls_answered(client, bus)
+    page = await client.responses.input_items.list(first.id, order="asc")
+    found: list[Any] = page.data
+    assert [(each.call_id, each.output) for each in found] == [
+        (call.call_id, f"{21 + n} C") for n, call in enumerate(asked.output)
+    ]
+    page = await client.responses.input_items.list(first.id, order="asc", limit=1)
+    assert [each.id for each in page.data] == [found[0].id]
+    assert page.has_next_page()
+    session = first.to_dict()["fairlead"]["session"]
+    items = [each.type async for each in client.conversations.items.list(f"conv_{session}", order="asc")]
+    assert items == ["message", *["function_call"] * 2, *["function_call_output"] * 2, "message"]
+
+
+async def test_a_reference_to_an_item_that_no_response_has_is_refused(
+    client: openai.AsyncOpenAI, bus: Bus
+) -> None:
+    given: Any = [{"type": "item_reference", "id": "msg_nobody"}, {"role": "user", "content": "go"}]
+    with pytest.raises(openai.NotFoundError, match="msg_nobody") as refused:
+        await client.responses.create(model="main", input=given)
+    assert refused.value.param == "input[0].id"
+    assert await prompts(bus) == []

@@ -336,6 +336,16 @@ REFUSED: list[tuple[Json, str]] = [
     ({"background": True, "store": False}, "store"),
     ({"prompt": {"id": "pmpt_1"}}, "prompt"),
     ({"input": []}, "input"),
+    ({"input": ""}, "input"),
+    ({"input": [{"role": "user", "content": [{"type": "input_video", "text": "x"}]}]}, "input"),
+    (
+        {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": "https://x/a.pdf"}]}]},
+        "input_file.file_data",
+    ),
+    (
+        {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x/a.png"}]}]},
+        "input_image.image_url",
+    ),
     ({"input": [{"type": "computer_call_output"}]}, "input[0].type"),
     ({"input": [{"role": "tool", "content": "x"}]}, "input[0].role"),
     ({"text": {"format": {"type": "xml"}}}, "text.format"),

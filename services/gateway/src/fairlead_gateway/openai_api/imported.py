@@ -27,6 +27,7 @@ from fairlead_gateway.openai_api.history import RESULT_ROLES, SYSTEM_ROLES
 from fairlead_gateway.openai_api.parts import SentFile, earlier_parts, stored, words_of
 from fairlead_gateway.openai_api.prompt import ONLY_FILES, told_by_program
 from fairlead_gateway.openai_api.request import CalledFunction, ChatMessage
+from fairlead_gateway.openai_api.responses_api.ids import own_call_id
 
 MAX_FILES: Final = 32  # of all messages; of more the latest are kept
 
@@ -92,7 +93,7 @@ def _result(
 ) -> Message:
     call = calls.pop(message.tool_call_id or message.name or "", None)
     if call is None and knows_calls and message.tool_call_id:
-        call = ToolCallBlock(call_id=message.tool_call_id, name=message.name or "")
+        call = ToolCallBlock(call_id=own_call_id(message.tool_call_id), name=message.name or "")
     if call is None:  # the message with the call was left out by the client
         return UserMessage(content=[TextBlock(text=f"[result of a tool]\n{text}")], source="system")
     outcome = text_outcome("ok", text, is_error=False)

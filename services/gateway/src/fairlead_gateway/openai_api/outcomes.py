@@ -15,7 +15,7 @@ MAX_SHOWN_CHARS: Final = 500
 _TICKS: Final = re.compile(r"`+")
 
 # A client that tries again would start the run again: it must not do so by itself.
-_DO_NOT_RETRY: Final = {"x-should-retry": "false"}
+DO_NOT_RETRY: Final = {"x-should-retry": "false"}
 _FAILURES: Final = {
     "failed": (502, "run_failed"),
     "aborted": (409, "run_aborted"),
@@ -40,14 +40,14 @@ def problem_of_end(end: InputEnd, form: str) -> Problem:
     if end.outcome == "dropped" and (error := end.error or "").startswith(UNREADABLE):
         return _unreadable(error.removeprefix(UNREADABLE), form)
     if end.outcome == "dropped":
-        return Problem(409, f"the prompt was dropped: {end.error}", code="dropped", headers=_DO_NOT_RETRY)
+        return Problem(409, f"the prompt was dropped: {end.error}", code="dropped", headers=DO_NOT_RETRY)
     if end.outcome == "deleted":
-        return Problem(404, "the session was deleted", headers=_DO_NOT_RETRY)
+        return Problem(404, "the session was deleted", headers=DO_NOT_RETRY)
     failure = _FAILURES.get(end.outcome, _FAILURES["failed"])  # one of a later version
     status, code = _REASONS.get(end.error_code, failure)
     what = end.outcome.replace("_", " ")
     text = f"the run ended: {what}" + (f": {end.error}" if end.error else "")
-    return Problem(status, text, code=code, headers=_DO_NOT_RETRY)
+    return Problem(status, text, code=code, headers=DO_NOT_RETRY)
 
 
 def _unreadable(problem: str, form: str) -> Problem:
@@ -56,19 +56,19 @@ def _unreadable(problem: str, form: str) -> Problem:
     if problem.startswith("response_format."):
         problem = form + problem.removeprefix("response_format")
     field, colon, _ = problem.partition(": ")
-    return Problem(400, problem, field=field if colon else None, headers=_DO_NOT_RETRY)
+    return Problem(400, problem, field=field if colon else None, headers=DO_NOT_RETRY)
 
 
 def problem_of_waiting(approvals: Collection[ApprovalRequestEntry]) -> Problem:
     """Why an answer that a program reads waits for a person; the prompt is kept."""
-    return Problem(409, waiting_text(approvals), code="waiting_approval", headers=_DO_NOT_RETRY)
+    return Problem(409, waiting_text(approvals), code="waiting_approval", headers=DO_NOT_RETRY)
 
 
 def problem_of_parking(end: RunEndEntry) -> Problem:
     """Why there is no answer yet; the prompt is kept, and answered in its session."""
     what = end.outcome.replace("_", " ")
     text = f"{what}: {(end.error or 'no reason given').rstrip('.')}."
-    headers = dict(_DO_NOT_RETRY)
+    headers = dict(DO_NOT_RETRY)
     if end.retry_at:
         wait_s = max(1, (end.retry_at - end.ts) // 1000)
         text += f" It is asked again in {wait_s} s; the prompt is kept, and answered in its session."

@@ -107,7 +107,7 @@ def _sent(part: Part) -> SentFile:
             if file is None or not file.file_data:
                 raise InvalidInputError(
                     "file.file_data",
-                    "must have the file in base64; a `file_id` is not supported",
+                    "must have the file in base64; a `file_id` and other URLs are not supported",
                 )
             name = (file.filename or "")[:255]
             if file.file_data.startswith("data:"):

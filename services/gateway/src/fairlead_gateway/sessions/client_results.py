@@ -14,6 +14,7 @@ from fairlead_common.protocol.entries import MessageEntry
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.messages import MAX_TEXT_CHARS
 from fairlead_common.received import Headers
+from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode
@@ -103,6 +104,19 @@ async def create_result(gateway: Gateway, session: str, result: ClientResult, he
     return await gateway.bus.create(
         subjects.SESSIONS, subject, data, {**packed, **headers}, point="gateway.clientresult"
     )
+
+
+async def stored_result(gateway: Gateway, session: str, call_id: str) -> ClientResult | None:
+    """What came of a call; None: nothing yet, or what cannot be read."""
+    mail = subjects.mail(session, "clientresult", call_id)
+    record = await gateway.bus.last(subjects.SESSIONS, mail)
+    if record is None:
+        return None
+    data = await gateway.objects.unpack(record.data, record.headers)
+    try:
+        return msgspec.json.decode(data, type=ClientResult)
+    except UNDECODABLE:
+        return None
 
 
 async def waiting_calls(gateway: Gateway, session: str) -> list[ToolCallBlock]:

@@ -3,20 +3,27 @@
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.identity.session_access import check_session
 from fairlead_gateway.openai_api.attempts import attempt_of, check_present, recorded
+from fairlead_gateway.openai_api.outcomes import DO_NOT_RETRY
 from fairlead_gateway.openai_api.responses_api.added_items import Brought, bring
-from fairlead_gateway.openai_api.responses_api.continuing import awaited_outputs
+from fairlead_gateway.openai_api.responses_api.continuing import (
+    answered_before,
+    awaited_outputs,
+    check_called,
+)
 from fairlead_gateway.openai_api.responses_api.fold import ResponseFold
-from fairlead_gateway.openai_api.responses_api.ids import OWN_PREFIX, ResponseId
+from fairlead_gateway.openai_api.responses_api.ids import OWN_PREFIX, ResponseId, approval_id_of
 from fairlead_gateway.openai_api.responses_api.incoming import AcceptedResponse, Incoming
 from fairlead_gateway.openai_api.responses_api.input_items import CallOutput, GivenDecision, ResponseInput
 from fairlead_gateway.openai_api.responses_api.parameters import header_of
 from fairlead_gateway.openai_api.responses_api.prompting import ItemsTakenError, Prompting
-from fairlead_gateway.openai_api.responses_api.run_answers import store_answer
+from fairlead_gateway.openai_api.responses_api.run_answers import store_answer, stored_decision
 from fairlead_gateway.openai_api.responses_api.stored import StoredResponse, find_response
 
 MOST_LOOKS: Final = 20  # of requests at once in one conversation, each of which is behind another
@@ -62,23 +69,17 @@ class Acceptance:
             await check_session(self._gateway, self._principal, output.place.session, "write")
         awaited = await awaited_outputs(self._gateway, said.outputs) if said.outputs else []
         if awaited and not said.new:
+            await check_called(self._gateway, said.uncalled, awaited, previous)
             first = awaited[0].place
             response = ResponseId(first.session, first.name, "clientresult")
             return await self._go_on(response, said, awaited, previous)
-        if not said.new and (before := await self._sent_before(said)) is not None:
-            return await self._go_on(before, said, [], previous)
-        if not awaited and not said.new and said.uncalled:
-            text = f"No tool call found for function call output with call_id {said.uncalled[:200]}."
-            raise Problem(400, text, code="unknown_tool_call", field="input")
+        if not said.new and said.outputs:
+            before = await answered_before(self._gateway, said.outputs, self._principal.user)
+            if before is not None:
+                return await self._go_on(before, said, [], previous)
+        if not awaited and not said.new:
+            await check_called(self._gateway, said.uncalled, awaited, previous)
         return await self._prompting.prompt(brought, previous, awaited)
-
-    async def _sent_before(self, said: ResponseInput) -> ResponseId | None:
-        """The response that goes on with these outputs already."""
-        for output in reversed(said.outputs):
-            response = ResponseId(output.place.session, output.place.name, "clientresult")
-            if await find_response(self._gateway, response) is not None:
-                return response
-        return None
 
     async def _go_on(
         self,
@@ -104,12 +105,27 @@ class Acceptance:
         event = await gateway.bus.last(subjects.EVENTS, subjects.event(session))
         visit = await recorded(incoming.calls, attempt)
         await check_present(incoming.request, attempt)
-        header = header_of(await incoming.parameters(previous, said))
+        parameters = await incoming.parameters(previous, said)
+        outputs = [answer.place.name for answer in answers if isinstance(answer, CallOutput)]
+        header = header_of(replace(parameters, outputs=outputs))
         for answer in answers:
             own = header if answer.place.name == response.key else {}
             await store_answer(gateway, self._principal, answer, {**seen, **own})
         stored = await incoming.must_be_stored(response)
         return AcceptedResponse(stored, event.seq if event else 0, False, visit, attempt.backoff_s)
+
+    async def _check_decided(self, decision: GivenDecision) -> None:
+        """Refuse another decision about what was decided: the call was made, or was not.
+
+        Raises:
+            Problem: 409.
+        """
+        session, name = decision.place
+        before = await stored_decision(self._gateway, session, name)
+        if before is not None and (before.decision != "deny") is not decision.approve:
+            said = "denied" if decision.approve else "approved"
+            text = f"{approval_id_of(session, name)} was {said} already, and that counts"
+            raise Problem(409, text, field="input", headers=DO_NOT_RETRY)
 
     async def _decide(self, said: ResponseInput, previous: StoredResponse | None) -> AcceptedResponse:
         """Store decisions. The response answers the last of them, for all must be stored when it begins."""
@@ -117,4 +133,6 @@ class Acceptance:
         await check_session(self._gateway, self._principal, last.session, "approve")
         response = ResponseId(last.session, last.name, "approval")
         known = await find_response(self._gateway, response) is not None
+        if known:
+            await self._check_decided(said.decisions[-1])
         return await self._go_on(response, said, [] if known else said.decisions, previous)

@@ -1,41 +1,61 @@
-"""What a response answers, as an item: rebuilt from its mail."""
+"""What a response answers, as items: rebuilt from its mail."""
 
 import base64
 from typing import Any
 
-import msgspec
-
 from fairlead_common.errors import NotFoundError
-from fairlead_common.protocol import subjects
-from fairlead_common.protocol.client_tools import ClientResult
 from fairlead_common.protocol.messages import Attachment
-from fairlead_common.undecodable import UNDECODABLE
 from fairlead_gateway.gateway import Gateway
-from fairlead_gateway.openai_api.responses_api.ids import call_id_of
+from fairlead_gateway.openai_api.responses_api.ids import approval_id_of, call_id_of
 from fairlead_gateway.openai_api.responses_api.item_pages import ShownItem
+from fairlead_gateway.openai_api.responses_api.run_answers import stored_decision
 from fairlead_gateway.openai_api.responses_api.stored import StoredResponse
+from fairlead_gateway.sessions.client_results import stored_result
 
 
-async def input_item(gateway: Gateway, stored: StoredResponse) -> ShownItem:
-    """The prompt, or the result of the client's tool that the response goes on with.
+async def input_items(gateway: Gateway, stored: StoredResponse) -> list[ShownItem]:
+    """Results of the client's tools, and the prompt or the decision that the response goes on with.
 
-    Files are in it as attachments, unread: see `with_files`.
+    Files are in them as attachments, unread: see `with_files`.
     """
+    calls = stored.parameters.outputs
+    if stored.id.kind == "clientresult":
+        calls = calls or [stored.id.key]
+    items = [await _output(gateway, stored, number, call) for number, call in enumerate(calls)]
     if stored.said is not None:
         content: list[Any] = [{"type": "input_text", "text": stored.said.text}, *stored.said.attachments]
-        return {
+        message = {
             "id": stored.id.item("msg", 0).replace("msg_0", "msg_in", 1),
             "type": "message",
             "role": "user",
             "status": "completed",
             "content": content,
         }
+        items.append(message)
+    if stored.id.kind == "approval":
+        items.append(await _decision(gateway, stored))
+    return items
+
+
+async def _output(gateway: Gateway, stored: StoredResponse, number: int, call: str) -> ShownItem:
     return {
-        "id": stored.id.item("fco", 0),
+        "id": stored.id.item("fco", number),
         "type": "function_call_output",
-        "call_id": call_id_of(stored.id.session, stored.id.key),
-        "output": await _result(gateway, stored),
+        "call_id": call_id_of(stored.id.session, call),
+        "output": await _result(gateway, stored.id.session, call),
         "status": "completed",
+    }
+
+
+async def _decision(gateway: Gateway, stored: StoredResponse) -> ShownItem:
+    session, name = stored.id.session, stored.id.key
+    decided = await stored_decision(gateway, session, name)
+    return {
+        "id": stored.id.item("mcprr", 0),
+        "type": "mcp_approval_response",
+        "approval_request_id": approval_id_of(session, name),
+        "approve": decided is not None and decided.decision != "deny",
+        "reason": (decided.reason if decided else "") or None,
     }
 
 
@@ -61,18 +81,10 @@ async def _file(gateway: Gateway, file: Attachment) -> dict[str, Any]:
     return {"type": "input_file", "filename": file.name, "file_data": url}
 
 
-async def _result(gateway: Gateway, stored: StoredResponse) -> str | list[Any]:
-    subject = subjects.mail(stored.id.session, stored.id.kind, stored.id.key)
-    record = await gateway.bus.last(subjects.SESSIONS, subject)
-    if record is None:
-        return ""
-    data = await gateway.objects.unpack(record.data, record.headers)
-    try:
-        result = msgspec.json.decode(data, type=ClientResult)
-    except UNDECODABLE:
-        return ""
-    if not result.images:
-        return result.text
+async def _result(gateway: Gateway, session: str, call: str) -> str | list[Any]:
+    result = await stored_result(gateway, session, call)
+    if result is None or not result.images:
+        return result.text if result else ""
     pictures = [
         Attachment(object=each.object, name=each.name or "", media_type=each.media_type)
         for each in result.images

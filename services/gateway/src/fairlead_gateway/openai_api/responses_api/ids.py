@@ -91,6 +91,12 @@ def parse_call_id(text: str) -> InSession | None:
     return _in_session(text, "call_")
 
 
+def own_call_id(text: str) -> str:
+    """The id that a call has in its session, by either of the ids that clients know it by."""
+    call = parse_call_id(text)
+    return text if call is None else call.name
+
+
 def parse_approval_id(text: str) -> InSession | None:
     """The approval; None: it is no id of one."""
     return _in_session(text, "mcpr_")

@@ -1,6 +1,7 @@
 """The input of a request: its new words, what came of tools and approvals, and what was said before."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from fairlead_common.errors import InvalidInputError
@@ -27,6 +28,7 @@ _SYSTEM: Final = frozenset({"system", "developer"})
 _ROLES: Final = ("user", "assistant", "system", "developer")
 _OWN: Final = frozenset({"reasoning", "mcp_call", "mcp_approval_request", "mcp_list_tools"})
 _ANSWERS: Final = frozenset({"function_call_output", "mcp_approval_response"})
+_FIELDS: Final = {"image_url": "input_image.image_url", "file.file_data": "input_file.file_data"}
 _KNOWN: Final = frozenset({"message", "function_call", "item_reference", *_ANSWERS, *_OWN})
 
 
@@ -54,7 +56,7 @@ class ResponseInput(NamedTuple):
         messages: the conversation as chat completions have it, behind what is known.
         new: those of them that the agent has not answered.
         outputs, decisions: what a run may wait for: those behind the agent's last words.
-        uncalled: the call of an output of which the input has no call; empty: there is none.
+        uncalled: the calls of outputs of which the input has no call.
     """
 
     instructions: list[str]
@@ -63,7 +65,7 @@ class ResponseInput(NamedTuple):
     new: list[ChatMessage]
     outputs: list[CallOutput]
     decisions: list[GivenDecision]
-    uncalled: str = ""
+    uncalled: list[str]
 
 
 def input_of(body: ResponseRequest) -> ResponseInput:
@@ -80,6 +82,8 @@ def input_of(body: ResponseRequest) -> ResponseInput:
     items = [(f"input[{n}]", item) for n, item in enumerate(given) if not _is_system(item)]
     last = max((n for n, (_, item) in enumerate(items) if _is_of_agent(item)), default=-1)
     known = parse_item_id(items[last][1].id or "") if last >= 0 else None
+    if known is None:
+        _check_references(items)
     said = max((n for n, (_, item) in enumerate(items[: last + 1]) if item.type == "message"), default=-1)
     called = _calls(given, "function_call")
     behind = items[last + 1 :]
@@ -91,8 +95,28 @@ def input_of(body: ResponseRequest) -> ResponseInput:
         [each for _, item in behind if item.type == "message" and (each := _message(item)) is not None],
         [output for field, item in since if (output := _output(field, item)) is not None],
         [decided for field, item in since if (decided := _decision(field, item)) is not None],
-        next((call for call in _calls(given, "function_call_output") if call not in called), ""),
+        [call for call in _calls(given, "function_call_output") if call not in called],
     )
+
+
+def _check_references(items: Sequence[tuple[str, InputItem]]) -> None:
+    """Refuse references to items that no response is known by: what they say would be left out."""
+    for field, item in items:
+        if item.type == "item_reference":
+            text = f"Item with id {(item.id or '')[:200]!r} not found; send the item itself."
+            raise Problem(404, text, code="item_not_found", field=f"{field}.id")
+
+
+@contextmanager
+def as_responses_have_it() -> Iterator[None]:
+    """Names fields as the Responses API has them, where chat completions have others."""
+    try:
+        yield
+    except InvalidInputError as error:
+        field = error.field or ""
+        if field.startswith("messages"):
+            field = "input"
+        raise InvalidInputError(_FIELDS.get(field, field), error.problem) from None
 
 
 def _calls(items: Sequence[InputItem], kind: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from fairlead_gateway.gateway import Gateway
-from fairlead_gateway.openai_api.responses_api.answered_item import input_item, with_files
+from fairlead_gateway.openai_api.responses_api.answered_item import input_items, with_files
 from fairlead_gateway.openai_api.responses_api.conversation_items import parameters_of, shown
 from fairlead_gateway.openai_api.responses_api.conversation_store import AddedItem, StoredConversation
 from fairlead_gateway.openai_api.responses_api.ids import ResponseId
@@ -90,7 +90,8 @@ async def _items_of(gateway: Gateway, response: ResponseId) -> list[ShownItem]:
         return []
     fold = await read_response(gateway, stored, waits=False)
     answered: list[Any] = [msgspec.to_builtins(each) for each in fold.output.items]
-    return [*_without_added(stored, await input_item(gateway, stored)), *answered]
+    asked = [each for item in await input_items(gateway, stored) for each in _without_added(stored, item)]
+    return [*asked, *answered]
 
 
 def _without_added(stored: StoredResponse, item: ShownItem) -> list[ShownItem]:

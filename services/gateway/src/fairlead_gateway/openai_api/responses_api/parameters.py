@@ -23,6 +23,7 @@ class ResponseParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
         added_seq: of the last item added to its conversation that it brought with its input. added_chars: of
             the prompt, at its beginning, that are the words of such items. call: the key of the request that
             brought them, by which it finds its response again.
+        outputs: calls of the client's tools whose results it brought.
         instructions, system: names of objects; of the request, and of system messages up to here.
     """
 
@@ -37,6 +38,7 @@ class ResponseParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
     system: str = ""
     max_output_tokens: int | None = None
     parallel_tool_calls: bool = True
+    outputs: list[str] = []
     truncation: str = "disabled"
     added_seq: int = 0
     added_chars: int = 0

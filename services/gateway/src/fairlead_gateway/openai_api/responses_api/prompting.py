@@ -4,6 +4,7 @@ import asyncio
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from fairlead_common.errors import FairleadError, InvalidInputError
 from fairlead_common.protocol import subjects
@@ -71,6 +72,7 @@ class Prompting:
         if (before := await self._brought_before(attempt, named)) is not None:
             return before
         parameters = await incoming.parameters(previous, brought.said)
+        parameters = replace(parameters, outputs=[output.place.name for output in outputs])
         history = await self._history(parameters, brought)
         if self._attempt is None:
             attempt = self._attempt = await self._placed(attempt, history, previous)
@@ -166,7 +168,12 @@ class Prompting:
             return attempt.of_call(first)
         if previous is not None:
             call = await continued_call(
-                self._gateway, self._incoming.known, previous, attempt.call, self._incoming.body.model
+                self._gateway,
+                self._incoming.known,
+                previous,
+                attempt.call,
+                self._incoming.body.model,
+                {message.tool_call_id or "" for message in self._incoming.said.messages},
             )
         else:
             call = await placed_call(self._gateway, self._incoming.known, history, attempt.call)

@@ -16,10 +16,12 @@ from fairlead_gateway.http.request_parsing import MAX_SEQ, check_parameters, fla
 from fairlead_gateway.openai_api.accepted import AcceptedCalls
 from fairlead_gateway.openai_api.attempts import is_repeatable, once
 from fairlead_gateway.openai_api.responses_api.accept import Acceptance
-from fairlead_gateway.openai_api.responses_api.answered_item import input_item, with_files
+from fairlead_gateway.openai_api.responses_api.answered_item import input_items as items_of
+from fairlead_gateway.openai_api.responses_api.answered_item import with_files
 from fairlead_gateway.openai_api.responses_api.fold import ResponseFold
 from fairlead_gateway.openai_api.responses_api.form import ResponseForm
 from fairlead_gateway.openai_api.responses_api.incoming import Incoming
+from fairlead_gateway.openai_api.responses_api.input_items import as_responses_have_it
 from fairlead_gateway.openai_api.responses_api.item_pages import PARAMETERS, listed, page_of
 from fairlead_gateway.openai_api.responses_api.objects import (
     DeletedResponse,
@@ -55,10 +57,11 @@ async def create(request: Request) -> AnswerAtOnce | ResponseStream:
     check_request(body)
     if body.model not in gateway.config.current.agents:
         raise Problem(404, f"there is no agent {body.model[:80]!r}", code="model_not_found", field="model")
-    incoming = Incoming(gateway, request, raw, body, principal)
-    acceptance = Acceptance(incoming)
-    async with once(incoming.calls, retry_is_safe=is_repeatable(request)), answering():
-        accepted = await acceptance.accept()
+    with as_responses_have_it():
+        incoming = Incoming(gateway, request, raw, body, principal)
+        acceptance = Acceptance(incoming)
+        async with once(incoming.calls, retry_is_safe=is_repeatable(request)), answering():
+            accepted = await acceptance.accept()
     stored = accepted.stored
     request.state.audited_session = stored.id.session
     background = stored.parameters.background
@@ -175,9 +178,10 @@ async def input_items(request: Request) -> Response:
     gateway = gateway_of(request)
     async with answering(), gateway.large_answers:
         stored = await _named(request, "read")
-        item = await input_item(gateway, stored)
-        ids, has_more = page.chosen([str(item["id"])])
-        return json_response(listed([await with_files(gateway, item)] if ids else [], has_more=has_more))
+        items = {str(item["id"]): item for item in await items_of(gateway, stored)}
+        ids, has_more = page.chosen(list(items))
+        shown = [await with_files(gateway, items[each]) for each in ids]
+        return json_response(listed(shown, has_more=has_more))
 
 
 async def _named(request: Request, need: Need) -> StoredResponse:
