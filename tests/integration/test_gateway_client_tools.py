@@ -178,6 +178,40 @@ async def test_results_that_are_sent_again_are_one_and_a_second_answer_to_them_i
     assert len(await results(bus, 1)) == 1
 
 
+@pytest.mark.parametrize("named", [False, True])
+async def test_a_client_that_wants_one_call_at_a_time_is_told_of_the_first_and_answers_that_alone(
+    client: openai.AsyncOpenAI, bus: Bus, named: bool
+) -> None:
+    headers = {"X-Fairlead-Session": "mine"} if named else {}
+    more: Any = {"parallel_tool_calls": False, "extra_headers": headers}
+    asking = asyncio.create_task(ask(client, ASKED, **more))
+    agent = await agent_of(bus)
+    calls = await call_weather(agent, "Bonn", "Ulm")
+    choice = (await asking).choices[0]
+    assert (choice.finish_reason, len(choice.message.tool_calls)) == ("tool_calls", 1)
+    message = choice.message.model_dump(exclude_none=True)
+    result = answered(choice.message.tool_calls[0].id)
+    asking = asyncio.create_task(ask(client, ASKED, message, result, **more))
+    first, second = await results(bus, 2)
+    assert (first["call_id"], first["text"]) == (calls[0].call_id, "21 C")
+    assert (second["call_id"], second["is_error"]) == (calls[1].call_id, True)
+    assert "not started" in second["text"]
+    await go_on(agent, calls, "Warm.")
+    assert (await asking).choices[0].message.content == "Warm."
+    assert len(await prompts(bus)) == 1
+
+
+async def test_one_call_at_a_time_is_streamed_alone(client: openai.AsyncOpenAI, bus: Bus) -> None:
+    asking = asyncio.create_task(ask(client, ASKED, stream=True, parallel_tool_calls=False))
+    agent = await agent_of(bus)
+    await call_weather(agent, "Bonn", "Ulm")
+    told = [chunk async for chunk in await asking if chunk.choices]
+    pieces = [call for chunk in told for call in chunk.choices[0].delta.tool_calls or ()]
+    assert {call.index for call in pieces} == {0}
+    assert "Bonn" in "".join(call.function.arguments for call in pieces)
+    assert told[-1].choices[0].finish_reason == "tool_calls"
+
+
 async def test_words_beside_results_steer_the_run_and_a_named_session_finds_its_calls(
     client: openai.AsyncOpenAI, bus: Bus
 ) -> None:

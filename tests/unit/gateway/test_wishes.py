@@ -22,6 +22,11 @@ TOOL = {"type": "function", "function": FUNCTION}
 NAMED = {"type": "function", "function": {"name": "weather"}}
 
 
+def allowed(mode: str, *names: str) -> dict[str, Any]:
+    tools = [{"type": "function", "function": {"name": name}} for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+
+
 def wishes(header: str = "", **fields: Any) -> Wishes:
     body = {"model": "main", "messages": [{"role": "user", "content": "go"}], **fields}
     return wishes_of(msgspec.convert(body, ChatRequest), header)
@@ -74,7 +79,13 @@ def test_what_asks_for_nothing_leaves_the_prompt_as_it_is(fields: dict[str, Any]
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tool_choice": "any", "tools": [TOOL]}, "tool_choice"),
         ({"tool_choice": NAMED}, "tool_choice"),
-        ({"tool_choice": {"type": "allowed_tools", "function": {"name": "x"}}}, "tool_choice.type"),
+        ({"tool_choice": {"type": "custom", "function": {"name": "x"}}}, "tool_choice.type"),
+        ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": allowed("none")}, "tool_choice.allowed_tools.mode"),
+        (
+            {"tools": [TOOL], "tool_choice": allowed("auto", "weather", "nobody")},
+            "tool_choice.allowed_tools.tools[1].function.name",
+        ),
         ({"response_format": "json"}, "response_format"),
         ({"response_format": {"type": "xml"}}, "response_format.type"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
@@ -88,6 +99,13 @@ def test_what_is_wrong_is_named_as_the_request_has_it(fields: dict[str, Any], fi
     with pytest.raises(InvalidInputError) as refused:
         wishes(**fields)
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize(("mode", "choice"), [("auto", None), ("required", "required")])
+def test_only_the_tools_that_the_client_allows_are_offered(mode: str, choice: str | None) -> None:
+    other: dict[str, Any] = {"type": "function", "function": {"name": "other"}}
+    found = wishes(tools=[TOOL, other], tool_choice=allowed(mode, "other"))
+    assert ([tool.name for tool in found.tools], found.tool_choice) == (["other"], choice)
 
 
 def test_an_unknown_value_of_the_header_is_refused() -> None:

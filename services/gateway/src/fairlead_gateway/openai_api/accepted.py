@@ -65,7 +65,7 @@ class Resumed(msgspec.Struct, frozen=True):
 
     Fields:
         prompt: sequence of the mail that it is about. seq: of the last record that the client was told of.
-        function: by which a client of the old `functions` knows the first of the `calls`; it knows no others.
+        function: by which a client that was told of the first of the `calls` alone knows it.
     """
 
     prompt: int

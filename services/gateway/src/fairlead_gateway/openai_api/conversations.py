@@ -267,7 +267,8 @@ class Memory(NamedTuple):
         prompt: sequence of the mail that the answer is about.
         is_named: the client named the session, which has to be found again for results of its tools alone.
         is_chat: it named the chat that the session is for, where edited messages are branches.
-        old_functions: its tools are the old `functions`: it is told of the first call alone.
+        old_functions: its tools are the old `functions`. one_call: it wants one call at a time. In both cases
+            it is told of the first call alone.
     """
 
     known: KnownAnswers
@@ -278,6 +279,7 @@ class Memory(NamedTuple):
     is_named: bool
     is_chat: bool = False
     old_functions: bool = False
+    one_call: bool = False
 
     async def keep(self, answer: ChatAnswer) -> None:
         """Record what the client was told; if it left, that is not the whole answer."""
@@ -286,7 +288,11 @@ class Memory(NamedTuple):
             return
         if self.is_named and not calls and not self.is_chat:
             return
-        function = call_mark(answer.calls[0]) if calls and self.old_functions else ""
+        function = ""
+        if calls and self.old_functions:
+            function = call_mark(answer.calls[0])
+        elif self.one_call and len(calls) > 1:
+            function = calls[0]
         told = KnownAnswer(
             session=self.session,
             entry=answer.last_entry,

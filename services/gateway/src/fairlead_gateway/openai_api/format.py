@@ -30,13 +30,14 @@ class CompletionOptions(NamedTuple):
 
     Fields:
         stream: the answer as it comes. usage: also how much was used, at the end of a stream.
-        old_functions: its tools are the old `functions`.
+        old_functions: its tools are the old `functions`. one_call: it is told of one call at a time.
     """
 
     model: str
     stream: bool
     usage: bool
     old_functions: bool = False
+    one_call: bool = False
 
 
 class ChatEnding(NamedTuple):
@@ -201,6 +202,7 @@ class ChatAnswerFormat:
         self, key: str, wanted: CompletionOptions, answers: Sequence[tuple[ChatAnswer, str]]
     ) -> None:
         self._form = ChatFormat(key, wanted)
+        self._most_calls = 1 if wanted.one_call else None
         self._answers = answers
 
     def begin(self) -> bytes:
@@ -228,10 +230,10 @@ class ChatAnswerFormat:
 
     @property
     def _endings(self) -> list[ChatEnding]:
-        return [_ending(*each) for each in self._answers]
+        return [_ending(*each, self._most_calls) for each in self._answers]
 
 
-def _ending(answer: ChatAnswer, session: str) -> ChatEnding:
+def _ending(answer: ChatAnswer, session: str, most_calls: int | None) -> ChatEnding:
     approvals = [AwaitedApproval(id=each.id, tool=each.tool, kind=each.kind) for each in answer.approvals]
     fairlead = FairleadAnswer(session=session, outcome=answer.outcome, approvals=approvals)
-    return ChatEnding(answer.finish, answer.usage, answer.calls, fairlead)
+    return ChatEnding(answer.finish, answer.usage, answer.calls[:most_calls], fairlead)

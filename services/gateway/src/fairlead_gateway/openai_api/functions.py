@@ -1,7 +1,8 @@
 """The old form of tools: `functions`, `function_call` and the role `function`, as tools and back.
 
 A call has no id there, and an answer has one call at most. So a call is known by its name and arguments; of
-several calls in one reply the client is told of the first, and the others are answered in its place.
+several calls in one reply the client is told of the first, and the others are answered in its place. So is a
+client that wants one call at a time (`parallel_tool_calls`).
 """
 
 import hashlib

@@ -33,7 +33,7 @@ class KnownAnswer(msgspec.Struct, frozen=True):
         calls: ids of calls of the client's tools that it ends with. prompt: sequence of the mail that it is
             about, if there are any.
         is_named: the client named the session or its chat; only if it does so again, this counts.
-        function: by which a client of the old `functions` knows the first of the calls.
+        function: by which a client that was told of the first call alone knows it; see `functions.py`.
     """
 
     session: str

@@ -90,7 +90,8 @@ class ChatRequest(msgspec.Struct, frozen=True):
         functions, function_call: the old form of `tools`, see `functions.py`. n: see `choices.py`.
         stop: text or texts, before which the answer ends.
         reasoning_effort: how much the model is to think.
-        temperature, top_p, presence_penalty, frequency_penalty, parallel_tool_calls, metadata: must be what
+        parallel_tool_calls: false: the client is told of one call at a time, as with `functions`.
+        temperature, top_p, presence_penalty, frequency_penalty, metadata: must be what
             OpenAI accepts; the agent's configuration decides.
         logprobs, top_logprobs, modalities: what would be missing in the answer is refused.
     """

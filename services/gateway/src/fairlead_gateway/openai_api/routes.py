@@ -97,7 +97,8 @@ async def completions(request: Request) -> Completion[AnswerPiece] | SideTask:
     ]
     options = body.stream_options
     usage_wanted = options is not None and bool(options.include_usage)
-    wanted = CompletionOptions(body.model, bool(body.stream), usage_wanted, bool(body.functions))
+    one_call = body.parallel_tool_calls is False
+    wanted = CompletionOptions(body.model, bool(body.stream), usage_wanted, bool(body.functions), one_call)
     form = ChatAnswerFormat(attempt.key, wanted, [(answer, call.session) for call, answer in followed])
     return Completion(*followed[0], form, followed[1:])
 
@@ -139,6 +140,7 @@ def _followed(
         is_named=not attempt.own,
         is_chat=is_of_chat(request),
         old_functions=bool(body.functions),
+        one_call=body.parallel_tool_calls is False,
     )
     call = AcceptedRequest(
         gateway=gateway_of(request),

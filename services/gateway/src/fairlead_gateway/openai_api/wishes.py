@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -44,6 +44,15 @@ class _Tool(msgspec.Struct, frozen=True):
 class _NamedTool(msgspec.Struct, frozen=True):
     type: str
     function: _Function
+
+
+class _AllowedTools(msgspec.Struct, frozen=True):
+    mode: Literal["auto", "required"]
+    tools: list[_NamedTool]
+
+
+class _AllowedChoice(msgspec.Struct, frozen=True):
+    allowed_tools: _AllowedTools
 
 
 class _Schema(msgspec.Struct, frozen=True):
@@ -90,8 +99,11 @@ def wishes_of(body: ChatRequest, tools_header: str) -> Wishes:
     """
     if tools_header not in ("", ONLY_CLIENT):
         raise InvalidInputError("X-Fairlead-Tools", f"must be `{ONLY_CLIENT}`, got {tools_header[:80]!r}")
-    tools = _tools(body.tools)
-    choice = _choice(body.tool_choice)
+    tools, given = _tools(body.tools), body.tool_choice
+    if isinstance(given, dict) and given.get("type") == "allowed_tools":
+        allowed = _converted(given, _AllowedChoice, "tool_choice").allowed_tools
+        tools, given = _allowed(tools, allowed), allowed.mode
+    choice = _choice(given)
     if choice == "none":  # of the client's tools; it knows no others
         tools, choice = [], None
     wanted = _response_format(body.response_format)
@@ -130,6 +142,16 @@ def _tools(given: Any) -> list[ClientTool]:
             )
         )
     return found
+
+
+def _allowed(tools: list[ClientTool], allowed: _AllowedTools) -> list[ClientTool]:
+    """Those of the tools that the client allows for this answer."""
+    names = [each.function.name for each in allowed.tools]
+    for index, name in enumerate(names):
+        if name not in [tool.name for tool in tools]:
+            field = f"tool_choice.allowed_tools.tools[{index}].function.name"
+            raise InvalidInputError(field, f"must be one of the tools of the request, got {name[:80]!r}")
+    return [tool for tool in tools if tool.name in names]
 
 
 def _choice(given: Any) -> str | None:
