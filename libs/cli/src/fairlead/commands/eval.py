@@ -1,12 +1,15 @@
 """`fairlead eval`."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fairlead.options import Subcommands
 from fairlead_common.installation.errors import FAILED, USAGE, CommandError
+
+if TYPE_CHECKING:
+    from fairlead_eval.report import EvalReport
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -84,7 +87,7 @@ def run(
     import asyncio
 
     from fairlead_eval.evaluation import Evaluation, EvalWish
-    from fairlead_eval.report import differences, read_report, table, write_report
+    from fairlead_eval.report import read_report
     from fairlead_eval.suite import read_suite
 
     before = read_report(against) if against else None
@@ -108,17 +111,24 @@ def run(
     except KeyboardInterrupt:
         click.echo(f"stopped; the same command continues it ({evaluation.folder})", err=True)
         raise
-    if report_file:
-        write_report(found, report_file)
-    click.echo(table(found))
-    if before is not None:
-        click.echo(f"\n{differences(found, before)}")
+    _show(found, before, report_file)
     if keep or folder:
         click.echo(f"kept in {evaluation.folder}", err=True)
     else:
         evaluation.remove()
     if not all(each.measures.turns for each in found.attempts):
         raise SystemExit(FAILED)
+
+
+def _show(found: "EvalReport", before: "EvalReport | None", report_file: Path | None) -> None:
+    """Print the report, and what differs from the earlier one; write it to `report_file`, if there is one."""
+    from fairlead_eval.report import differences, table, write_report
+
+    if report_file:
+        write_report(found, report_file)
+    click.echo(table(found))
+    if before is not None:
+        click.echo(f"\n{differences(found, before)}")
 
 
 def _folder(suite: Path, model: str) -> Path:

@@ -217,19 +217,22 @@ def add(
         "url": url,
         "nkey": users.seed_file(name),
         "inbox_prefix": wanted.inbox,
+        **({"ca": authority} if (authority := _authority_of(users)) else {}),
     }
-    if authority := _authority_of(users):
-        context["ca"] = authority
     if as_context:
         click.echo(json.dumps(context, indent=1))
         return
-    click.echo(f"url           {url}")
-    click.echo(f"nkey          in {context['nkey']}")
-    if authority:
-        click.echo(f"certificates  are of the authority in {authority}")
-    if sessions:
-        click.echo(f"final answers arrive where Fairlead-Reply-To says, under {wanted.inbox}.>")
+    _show_context(context, has_sessions=bool(sessions))
     _tell(users, running, "accepts it")
+
+
+def _show_context(context: dict[str, str], *, has_sessions: bool) -> None:
+    click.echo(f"url           {context['url']}")
+    click.echo(f"nkey          in {context['nkey']}")
+    if "ca" in context:
+        click.echo(f"certificates  are of the authority in {context['ca']}")
+    if has_sessions:
+        click.echo(f"final answers arrive where Fairlead-Reply-To says, under {context['inbox_prefix']}.>")
 
 
 @user.command("set")

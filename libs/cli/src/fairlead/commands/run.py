@@ -99,24 +99,15 @@ def run(prompt: tuple[str, ...], url: str | None, output_format: Any, **wishes: 
         return
     is_call = bool(prompt) and is_prompt_call(prompt[0])
     words = with_words(prompt) if is_call else " ".join(prompt)
-    text = joined(words)
-    if not text.strip() and wishes["files"]:
-        text = ", ".join(sorted(file.name for file in wishes["files"]))
-    if not text.strip():
-        raise CommandError("no prompt: give one as an argument, or pipe it in", USAGE)
+    text = _text_of(words, wishes["files"])
     from fairlead.access import open_client
     from fairlead.approval_text import ask_on_terminal
     from fairlead.client import RequestRefusedError
     from fairlead.conversation import Conversation, RunOptions
     from fairlead.session_server import GatewaySessions
-    from fairlead_common.errors import InvalidInputError
-    from fairlead_common.protocol.ids import check_id
 
     if wishes["session"]:
-        try:
-            check_id(wishes["session"], "--session")
-        except InvalidInputError as error:
-            raise CommandError(str(error), USAGE) from error
+        _check_session(wishes["session"])
     attended = sys.stdin.isatty() and sys.stderr.isatty() and output_format == "text"
     client = open_client(url)
     prompts, call = _call_in(client, words, text) if is_call else ([], None)
@@ -135,6 +126,30 @@ def run(prompt: tuple[str, ...], url: str | None, output_format: Any, **wishes: 
         from fairlead.server_prompts import explained
 
         raise CommandError(explained(str(error), error.status, call, prompts), error.code) from error
+
+
+def _text_of(words: str, files: tuple[Path, ...]) -> str:
+    """What is sent: the words and what was piped in, or else the names of the files.
+
+    Raises:
+        CommandError: there is nothing.
+    """
+    text = joined(words)
+    if not text.strip():
+        text = ", ".join(sorted(file.name for file in files))
+    if not text.strip():
+        raise CommandError("no prompt: give one as an argument, or pipe it in", USAGE)
+    return text
+
+
+def _check_session(name: str) -> None:
+    from fairlead_common.errors import InvalidInputError
+    from fairlead_common.protocol.ids import check_id
+
+    try:
+        check_id(name, "--session")
+    except InvalidInputError as error:
+        raise CommandError(str(error), USAGE) from error
 
 
 def _call_in(client: "GatewayClient", words: str, text: str) -> "tuple[list[ServerPrompt], PromptCall]":

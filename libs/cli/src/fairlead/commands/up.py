@@ -13,7 +13,13 @@ from fairlead_common.installation.ports import is_free
 from fairlead_common.installation.processes import UpLock, end_stale
 from fairlead_common.protocol.ids import host_label
 from fairlead_node.nats_server.server import is_answering, remember_external
-from fairlead_node.supervisor.environment import StartPlan, default_model, parse_sets, parse_workers
+from fairlead_node.supervisor.environment import (
+    DefaultModel,
+    StartPlan,
+    default_model,
+    parse_sets,
+    parse_workers,
+)
 from fairlead_node.supervisor.output import Console, console_of_this_terminal
 from fairlead_node.supervisor.start_configuration import check_overrides
 from fairlead_node.supervisor.supervisor import Supervisor
@@ -74,25 +80,16 @@ def up(
     --set takes any key of the configuration, for example agents.main.mode=allow-all, and overrides the
     stored value. Ctrl-C stops everything in order; a second Ctrl-C kills it.
     """  # noqa: D301 - click wants the control character
-    overrides: dict[str, object] = dict(parse_sets(sets))
     counts = parse_workers(workers)
     home, port, host = home_from_environment(), port_from_environment(), _host()
     model = default_model(os.environ)
-    if model.binding:
-        overrides.setdefault("models.default", model.name)
-    if tailscale:
-        overrides.setdefault("gateway.tailscale.enabled", True)
-    if overrides:
-        check_overrides(overrides)
+    overrides = _overrides(sets, model, with_tailscale=tailscale is not None)
     console = console_of_this_terminal(dict(os.environ))
     home.prepare()
     lock = UpLock(home)
     lock.acquire()
     try:
-        for process in end_stale(home):
-            console.say(
-                f"ended {process.name} (process {process.pid}), left over from a start that was killed"
-            )
+        _end_left_over(home, console)
         if not is_free(port):
             raise CommandError(f"port {port} is taken by another program: set FAIRLEAD_PORT", FAILED)
         external_url = nats_url or os.environ.get("FAIRLEAD_NATS_URL")
@@ -116,6 +113,27 @@ def up(
         lock.release()
     if status:
         raise SystemExit(status)
+
+
+def _overrides(sets: tuple[str, ...], model: DefaultModel, *, with_tailscale: bool) -> dict[str, object]:
+    """The settings of this start alone.
+
+    Raises:
+        CommandError: one of them does not fit.
+    """
+    found: dict[str, object] = dict(parse_sets(sets))
+    if model.binding:
+        found.setdefault("models.default", model.name)
+    if with_tailscale:
+        found.setdefault("gateway.tailscale.enabled", True)
+    if found:
+        check_overrides(found)
+    return found
+
+
+def _end_left_over(home: Home, console: Console) -> None:
+    for process in end_stale(home):
+        console.say(f"ended {process.name} (process {process.pid}), left over from a start that was killed")
 
 
 def _host() -> str:
