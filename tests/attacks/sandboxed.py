@@ -21,9 +21,9 @@ from fairlead_tools.sandboxes.local import LocalSandbox
 from fairlead_tools.sandboxes.pack import pack_runner
 from fairlead_tools.sandboxes.sandbox import Place
 from tests.support import boxes
+from tests.support.waiting import WAIT_S
 
 SECRET = "the secret of the host"
-WAIT_S = 30.0
 
 Outcome = dict[str, Any]
 

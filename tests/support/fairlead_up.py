@@ -27,6 +27,7 @@ from typing import Any
 
 from tests.support.ports import free_port
 from tests.support.processes import recorded_pids
+from tests.support.waiting import WAIT_S
 
 Json = dict[str, Any]
 
@@ -186,7 +187,7 @@ class FairleadUp:
             return ""
         return "\n".join(self.printed.read_text(errors="replace").splitlines()[-lines:])
 
-    def wait_printed(self, text: str, timeout_s: float = 10.0) -> None:
+    def wait_printed(self, text: str, timeout_s: float = WAIT_S) -> None:
         """Wait until `text` was printed."""
         deadline = time.monotonic() + timeout_s
         while text not in self.printed.read_text(errors="replace"):
@@ -208,7 +209,7 @@ class FairleadUp:
         os.kill(pid, signum)
         return pid
 
-    def wait_restarted(self, name: str, *, old_pid: int | None = None, timeout_s: float = 20.0) -> int:
+    def wait_restarted(self, name: str, *, old_pid: int | None = None, timeout_s: float = WAIT_S) -> int:
         """Wait until `name` runs under another number than `old_pid` (default: the one killed last)."""
         old = old_pid if old_pid is not None else self._last_killed[name]
         deadline = time.monotonic() + timeout_s
@@ -368,7 +369,7 @@ class FairleadUp:
         finally:
             connection.close()
 
-    def wait_approval(self, session: str, timeout_s: float = 30.0) -> Json:
+    def wait_approval(self, session: str, timeout_s: float = WAIT_S) -> Json:
         """The first pending approval of a session."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:

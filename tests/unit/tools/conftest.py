@@ -17,9 +17,7 @@ from fairlead_tools.runner.confinement.workspace_root import Root
 from fairlead_tools.runner.plan import run_tool
 from fairlead_tools.sandboxes.pack import pack_runner
 from tests.support.processes import is_alive
-from tests.support.waiting import eventually
-
-WAIT_S = 20.0
+from tests.support.waiting import WAIT_S, eventually
 
 # Seconds to sleep for, as no other test run at the same time does: its processes can be told by it.
 LONG = f"300.{os.getpid()}"

@@ -92,7 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""), "HOME": "/nowhere",
         }  # fmt: skip
         done = subprocess.run(
-            ["git", "http-backend"], input=body, env=environment, capture_output=True, timeout=20, check=False
+            ["git", "http-backend"], input=body, env=environment, capture_output=True, timeout=60, check=False
         )
         if self.server.mood == "cut" and path.endswith("git-receive-pack") and self.command == "POST":
             self.server.mood = ""

@@ -23,8 +23,8 @@ from fairlead_tools.runner.process.prefork import Prefork
 from fairlead_tools.runner.process.running_call import RunningCall
 from tests.support.outcomes import text_of
 from tests.support.processes import is_alive
-from tests.support.waiting import eventually
-from tests.unit.tools.conftest import WAIT_S, Client, Runner, children_of, pids_of
+from tests.support.waiting import WAIT_S, eventually
+from tests.unit.tools.conftest import Client, Runner, children_of, pids_of
 
 pytestmark = pytest.mark.process
 

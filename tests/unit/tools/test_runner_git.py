@@ -21,7 +21,7 @@ PERSON = {
 def git(folder: Path, *arguments: str, check: bool = True) -> str:
     done = subprocess.run(
         ["git", "-c", "protocol.file.allow=always", *arguments],
-        cwd=folder, env={**CLEAN, **PERSON}, capture_output=True, timeout=20, check=False, text=True,
+        cwd=folder, env={**CLEAN, **PERSON}, capture_output=True, timeout=60, check=False, text=True,
     )  # fmt: skip
     assert not check or done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.outcomes import text_of
 from tests.support.processes import is_alive
-from tests.support.waiting import eventually
-from tests.unit.tools.conftest import WAIT_S, Client, Runner
+from tests.support.waiting import WAIT_S, eventually
+from tests.unit.tools.conftest import Client, Runner
 
 
 def test_second_start_finds_the_first(client: Client, runner: Runner) -> None:
