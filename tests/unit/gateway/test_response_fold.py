@@ -384,3 +384,12 @@ def test_a_limit_holds_for_an_answer_with_a_form() -> None:
     for seq, entry in enumerate([*started(), reply("m1", TextBlock(text='{"a": 1}')), ended()], 6):
         events += fold.entry(seq, entry)
     assert (texts(events), fold.status) == ('{"a"', "incomplete")
+
+
+@pytest.mark.parametrize("session", [f"resp-{'k' * 26}", "k" * 26, "notes", "resp-", "resp"])
+def test_the_id_of_a_call_says_its_session_and_fits_into_what_other_providers_take(session: str) -> None:
+    call = f"{'m' * 26}_127"
+    told = call_id_of(session, call)
+    assert len(told) <= 64
+    assert parse_call_id(told) == (session, call)
+    assert parse_call_id(f"call_{call}.{session}") == (session, call)  # as they were told before

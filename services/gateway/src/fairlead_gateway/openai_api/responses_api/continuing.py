@@ -52,9 +52,10 @@ async def continued_call(
         )
     session = previous.id.session
     calls = calls_of(fold) if fold.outcome == "requires_action" else []
-    for missing in calls:
-        if missing not in outputs:
-            raise _no_output(missing)
+    given = set(map(parse_call_id, outputs))
+    for call_id in calls:
+        if parse_call_id(call_id) not in given:
+            raise _no_output(call_id)
     summary = gateway.index.session(session)
     same_agent = summary is None or not summary.agent or summary.agent == agent
     mail = subjects.mail(session, "prompt", call.key)
@@ -113,8 +114,8 @@ async def check_called(
     waiting = {output.place for output in awaited}
     strange = [call for call in uncalled if parse_call_id(call) not in waiting]
     if strange and previous is not None:
-        made = calls_of(await read_response(gateway, previous, waits=False))
-        strange = [call for call in strange if call not in made]
+        made = set(map(parse_call_id, calls_of(await read_response(gateway, previous, waits=False))))
+        strange = [call for call in strange if parse_call_id(call) not in made]
     for call in strange:
         place = parse_call_id(call)
         if place is None or await stored_result(gateway, *place) is None:

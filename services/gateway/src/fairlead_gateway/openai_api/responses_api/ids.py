@@ -6,6 +6,7 @@ resp_<key>.<session>.r          goes on with a client's results; `key` is the ca
 resp_<key>.<session>.a          goes on after a decision; `key` is the approval
 <kind>_<n>.<the same>           item n of a response: `msg_0.<key>`
 call_<call id>.<session>        a call of a client's tool
+call_<call id>..<key>           the same in the session `resp-<key>`: other providers take 64 characters
 mcpr_<approval id>.<session>    an approval that is asked for
 conv_<session>                  a session as a conversation
 """
@@ -15,6 +16,8 @@ from typing import Final, Literal, NamedTuple
 from fairlead_common.protocol.ids import is_id
 
 OWN_PREFIX: Final = "resp"  # of sessions that are made for one response
+
+_OWN: Final = f"{OWN_PREFIX}-"
 
 MailKind = Literal["prompt", "clientresult", "approval"]
 
@@ -73,7 +76,7 @@ def parse_item_id(text: str) -> ResponseId | None:
 
 def call_id_of(session: str, call_id: str) -> str:
     """The id by which a client knows a call of its tool."""
-    return f"call_{call_id}.{session}"
+    return f"call_{call_id}.{session.replace(_OWN, '.', 1) if session.startswith(_OWN) else session}"
 
 
 def approval_id_of(session: str, approval_id: str) -> str:
@@ -88,7 +91,7 @@ def conversation_id_of(session: str) -> str:
 
 def parse_call_id(text: str) -> InSession | None:
     """The call of a client's tool; None: it is none of ours."""
-    return _in_session(text, "call_")
+    return _in_session(text.replace("..", f".{_OWN}", 1), "call_")
 
 
 def own_call_id(text: str) -> str:
