@@ -21,7 +21,7 @@ from fairlead_common.bus.streams import provision
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.usage import POSITION, UsagePosition
-from fairlead_node.nats_server.server import MEMORY_LIMIT
+from fairlead_node.nats_server.memory_limit import memory_limit
 from fairlead_node.supervisor.child import environment_of_server
 from tests.support.nats_server import NatsServer
 
@@ -30,6 +30,7 @@ IDLE_S = 60.0
 REST_S = 300.0  # nats-server puts away what it read after two minutes, and collects every two
 TODAY_KB = 4.4  # of all processes together for a session, before rows were packed, a minute after the start
 RESTARTED = ("gateway", "agent", "scheduler")
+GIVEN = dict(os.environ)
 
 
 async def sessions(options: Options) -> Result:
@@ -99,7 +100,7 @@ async def _installation(options: Options, count: int) -> Json:
 
 def _start(server: NatsServer) -> None:
     """With the limits of memory that `fairlead up` gives its own server."""
-    os.environ |= environment_of_server(os.environ, MEMORY_LIMIT)
+    os.environ |= environment_of_server(GIVEN, memory_limit(server.folder / "js"))
     server.start()
 
 

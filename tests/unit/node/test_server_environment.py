@@ -1,5 +1,10 @@
 """What nats-server gets of the environment of `fairlead up`."""
 
+from pathlib import Path
+
+import pytest
+
+from fairlead_node.nats_server.memory_limit import memory_limit
 from fairlead_node.supervisor.child import environment_of_server
 
 
@@ -14,3 +19,25 @@ def test_limits_of_memory_and_processors_are_passed_on_and_keys_are_not() -> Non
 def test_a_server_holds_half_as_much_garbage_as_it_uses_unless_the_environment_says_otherwise() -> None:
     assert environment_of_server({}, "256MiB")["GOGC"] == "50"
     assert environment_of_server({"GOGC": "100"}, "256MiB")["GOGC"] == "100"
+
+
+@pytest.mark.parametrize(
+    ("indexes", "limit"),
+    [
+        ({}, "160MiB"),
+        ({"SESSIONS": 100_000}, "160MiB"),
+        # Of 100,000 sessions: with 176 MiB it collects no more often than with 256.
+        ({"SESSIONS": 10_489_573, "KV_sessions": 4_600_576, "RUN_HISTORY": 5_989_065}, "179MiB"),
+        ({"SESSIONS": 3 * 10_489_573, "KV_sessions": 3 * 4_600_576, "RUN_HISTORY": 3 * 5_989_065}, "440MiB"),
+    ],
+)
+def test_a_server_is_given_the_memory_that_its_subjects_take(
+    tmp_path: Path, indexes: dict[str, int], limit: str
+) -> None:
+    for stream, size in indexes.items():
+        messages = tmp_path / "jetstream/FAIRLEAD/streams" / stream / "msgs"
+        messages.mkdir(parents=True)
+        (messages / "1.blk").write_bytes(b"what is stored does not count")
+        with (messages / "index.db").open("wb") as index:
+            index.truncate(size)
+    assert memory_limit(tmp_path) == limit

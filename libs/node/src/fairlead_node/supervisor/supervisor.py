@@ -18,6 +18,7 @@ from fairlead_common.installation.processes import ProcessFile
 from fairlead_common.permissions.rights import PROVISIONER
 from fairlead_common.service.privacy import hide_environment, hide_memory, keep_files_private
 from fairlead_node.nats_server import server as nats_server
+from fairlead_node.nats_server.memory_limit import memory_limit
 from fairlead_node.nats_server.store_guard import LOOK_EVERY_S, StoreGuard
 from fairlead_node.supervisor import scheduled_backups, start_configuration
 from fairlead_node.supervisor.child import (
@@ -155,7 +156,7 @@ class Supervisor:
         command = Command(
             "nats",
             [str(nats_server.binary()), "-c", str(config)],
-            environment_of_server(os.environ, nats_server.MEMORY_LIMIT),
+            environment_of_server(os.environ, memory_limit(home.nats / "jetstream")),
         )
         self._server = self._child(command, tell=self._tell_of_server)
         tasks.create_task(self._keep(self._server, self._stop_server), name="nats")
