@@ -1,4 +1,4 @@
-"""How much memory nats-server is given before it collects garbage at once: by what its store makes it hold."""
+"""How much memory nats-server is given before it collects garbage: by what its store makes it hold."""
 
 from pathlib import Path
 from typing import Final
