@@ -148,6 +148,26 @@ async def test_more_requests_at_once_than_a_connection_may_have_are_refused_by_n
         assert (await client.ask("me"))["ok"]
 
 
+async def test_a_connection_follows_no_more_sessions_than_it_may_however_they_are_asked_for(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MAX_SESSIONS", 2)
+    async with opened(gateway) as client:
+        for name in "abcde":
+            assert (await client.ask("sessions.create", id=name))["ok"]
+        for name in "abcde":
+            frame = {"type": "req", "id": name, "method": "subscribe", "params": {"session": name}}
+            await client.socket.send(json.dumps(frame))
+        answers: dict[str, Json] = {}
+        async with asyncio.timeout(60):
+            while len(answers) < 5:
+                heard: Json = json.loads(await client.socket.recv())
+                if heard["type"] == "res":
+                    answers[heard["id"]] = heard
+        assert sorted(each["status"] for each in answers.values()) == [200, 200, 429, 429, 429]
+        assert len((await client.ask("subscribe"))["result"]["sessions"]) == 2
+
+
 async def test_a_session_is_followed_and_resumed_without_gaps_or_repeats(
     gateway: RunningGateway, bus: Bus
 ) -> None:

@@ -167,14 +167,14 @@ class SocketConnection:
     async def _subscribe(self, wanted: SubscribeParams) -> dict[str, Any]:
         if wanted.session:
             session = check_id(wanted.session, "params.session")
-            if session not in self._sessions and len(self._sessions) >= MAX_SESSIONS:
-                raise Problem(429, f"at most {MAX_SESSIONS} sessions in one connection", limit=MAX_SESSIONS)
+            self._check_room(session)
             async with answering():
                 await check_session(self._gateway, self._caller.principal, session, "read")
                 await self._gateway.must_exist(session)
                 position = await position_for(
                     self._gateway, session, wanted.position, wanted.after, "params.position"
                 )
+            self._check_room(session)  # others may have come meanwhile
             self._forget(session)
             stream = EventStream(self._gateway, session, position, self._caller.principal, _event)
             self._sessions[session] = self._tasks.create_task(
@@ -182,6 +182,15 @@ class SocketConnection:
             )
         self._topics.add(wanted.events)
         return self._subscriptions()
+
+    def _check_room(self, session: str) -> None:
+        """Refuse to follow another session, if there are as many as there may be.
+
+        Raises:
+            Problem: 429.
+        """
+        if session not in self._sessions and len(self._sessions) >= MAX_SESSIONS:
+            raise Problem(429, f"at most {MAX_SESSIONS} sessions in one connection", limit=MAX_SESSIONS)
 
     def _unsubscribe(self, wanted: SubscribeParams) -> dict[str, Any]:
         if wanted.session:
