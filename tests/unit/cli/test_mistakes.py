@@ -180,6 +180,11 @@ def test_a_refused_token_may_have_expired(gateway: FakeGateway) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     text = "the token is wrong (it is from FAIRLEAD_TOKEN); tokens also expire, and can be revoked"
     assert done.stderr == f"fairlead: {text}\n"
+    ended = {"error": {"code": "login_ended", "message": "the token has ended: it has expired"}}
+    gateway.answers = {"GET /api/users": [(401, ended)]}
+    done = call(gateway, "users", "ls")
+    text = "the token has ended: it has expired (it is from FAIRLEAD_TOKEN)"
+    assert (done.returncode, done.stderr) == (1, f"fairlead: {text}\n")
 
 
 @pytest.mark.parametrize("words", [("steer", "s1", "a\udcff"), ("sessions", "show", "a\udcff")])

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from fairlead import access
+from fairlead.budget_text import limit_text
 from fairlead.commands.usage import usage
 
 ROW = {
@@ -57,3 +58,8 @@ def test_usage_is_a_table_that_tells_what_is_not_known(
     assert lines[4].split() == ["budget", "limit", "spent", "reserved", "left", "resets", "(UTC)"]
     limits = "user ann, day  $5.00 + $1.00  $2.5000 (up to $0.5000 unknown)"
     assert lines[5] == f"{limits}   $0.2500  $3.2500  2026-11-28 00:00"
+
+
+def test_a_limit_is_in_cents_where_it_is_a_number_of_cents() -> None:
+    limits = [limit_text(usd) for usd in (5, 60.5, 0.1 + 0.2, 0.005, 0.0001)]
+    assert limits == ["$5.00", "$60.50", "$0.30", "$0.0050", "$0.0001"]

@@ -45,10 +45,15 @@ def left_text(found: Iterable[Json]) -> str:
     return ", ".join(f"{_dollars(each['left_usd'])} {when[each['per']]}" for each in found)
 
 
+def limit_text(usd: float) -> str:
+    """A limit, in cents where it is a number of cents."""
+    return f"${usd:.2f}" if round(usd, 2) == round(usd, 4) else _dollars(usd)
+
+
 def _cells(budget: Json) -> tuple[str, ...]:
-    limit = f"${budget['limit_usd']:.2f}"
+    limit = limit_text(budget["limit_usd"])
     if budget["extended_usd"]:
-        limit += f" + ${budget['extended_usd']:.2f}"
+        limit += f" + {limit_text(budget['extended_usd'])}"
     spent = _dollars(budget["spent_usd"])
     if budget["unknown_usd"]:
         spent += f" (up to {_dollars(budget['unknown_usd'])} unknown)"

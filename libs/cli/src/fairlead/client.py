@@ -19,6 +19,7 @@ PATIENCE_S: Final = 60.0  # how long a server that went away is waited for
 FIRST_CONTACT_S: Final = 3.0  # a server that was never there is not waited for
 RESTART_S: Final = 30.0  # the same at the first contact, where its supervisor runs and starts it again
 _AWAY: Final = frozenset({502, 503, 504})
+_ENDED: Final = "login_ended"  # code of a refusal of what was good once
 _ASKS_AGAIN: Final = "x-should-retry"  # `false`: the server is there, and says that it will not help
 
 
@@ -119,7 +120,8 @@ class GatewayClient:
             raise UnreachableError(f"{self.url} is not ready: {self._problem(response.status, raw).args[0]}")
         if response.status >= 400:
             problem = self._problem(response.status, raw)
-            if response.status == HTTPStatus.UNAUTHORIZED and self._token_source():
+            is_known = problem.api_code == _ENDED  # and says why
+            if response.status == HTTPStatus.UNAUTHORIZED and self._token_source() and not is_known:
                 problem.hint = lambda: "; tokens also expire, and can be revoked"
             if response.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 problem.hint = lambda: self._near(path, body, problem)

@@ -142,8 +142,11 @@ async def test_a_token_that_a_limited_token_made_ends_with_it(world: GatewayInMe
     await made(world, second["token"], "read", "write", status=403)
 
 
-async def test_an_expired_token_is_refused(world: GatewayInMemory, bus: FakeBus) -> None:
+async def test_an_expired_token_is_refused_for_that_and_is_no_guess(
+    world: GatewayInMemory, bus: FakeBus
+) -> None:
     token = await made(world, TOKEN, "read", expires_in_s=1000)
+    later = await made(world, token["token"], "read")
     bucket = Bucket(bus, subjects.BUCKET_USERS)
     stored = await bucket.get(token_key(token["id"]))
     assert stored is not None
@@ -151,7 +154,18 @@ async def test_an_expired_token_is_refused(world: GatewayInMemory, bus: FakeBus)
     past = msgspec.structs.replace(record, expires_at=int(time.time() * 1000) - 1)
     await bucket.put(token_key(token["id"]), msgspec.json.encode(past))
     await world.until(lambda: world.gateway.auth.directory.token(token["id"]) is None)
-    assert await status_of(world, token["token"]) == 401
+    for ended, why in (
+        (token, "it has expired"),
+        (later, "what it was made from was revoked or has expired"),
+    ):
+        for _ in range(MAX_FAILURES + 2):  # a program goes on asking
+            answer = await world.ask(ended["token"], "GET", "/api/me")
+            told = answer.json()["error"]
+            assert answer.status_code == 401
+            assert told == {"code": "login_ended", "message": f"the token has ended: {why}"}
+    guessed = f"{token['token'][:-1]}{'a' if token['token'][-1] != 'a' else 'b'}"
+    told = (await world.ask(guessed, "GET", "/api/me")).json()["error"]
+    assert told["message"].startswith("the token is wrong")  # and neither 429 nor what it is
 
 
 async def test_tokens_are_listed_and_revoked_by_their_users_and_admins(world: GatewayInMemory) -> None:

@@ -151,8 +151,10 @@ def _of_user(budgets: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 
 def _budget_text(budget: dict[str, Any]) -> str:
     """The limits of a user, for people; empty: there are none."""
+    from fairlead.budget_text import limit_text
+
     parts = [(budget.get("usd_per_day"), "day"), (budget.get("usd_per_month"), "month")]
-    return ", ".join(f"${usd:.2f} a {period}" for usd, period in parts if usd)
+    return ", ".join(f"{limit_text(usd)} a {period}" for usd, period in parts if usd)
 
 
 @users.command("password")

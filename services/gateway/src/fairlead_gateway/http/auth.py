@@ -175,7 +175,7 @@ class Auth:
             Problem: 429 after too many wrong ones.
         """
         found = API_TOKEN.fullmatch(token)
-        if found is None or self.directory.token(found[1]) is not None:
+        if found is None or self.directory.stored_token(found[1]) is not None:
             return
         self.throttle.check(address)
         with contextlib.suppress(BusUnavailableError, TimeoutError):
@@ -186,11 +186,15 @@ class Auth:
         """Who has this API token; None if it is none.
 
         Raises:
-            Problem: 401, it is one, and its user may do nothing (any more): that is no guess.
+            Problem: 401, it is one that has ended, or its user may do nothing (any more): that is no guess.
         """
-        record = self.directory.token(token_id)
+        record = self.directory.stored_token(token_id)
         if record is None or not hmac.compare_digest(sha256(token), record.sha256):
             return None
+        if self.directory.token(token_id) is None:
+            has_expired = 0 < record.expires_at <= time.time() * 1000
+            why = "it has expired" if has_expired else "what it was made from was revoked or has expired"
+            raise _unauthorized(f"the token has ended: {why}", ENDED)
         principal = Principal(
             user=record.user,
             scopes=frozenset(record.scopes),

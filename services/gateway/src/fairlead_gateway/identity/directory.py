@@ -189,6 +189,10 @@ class Directory:
             each = self._tokens.get(each.made_from)
         return None
 
+    def stored_token(self, token_id: str) -> ApiToken | None:
+        """A token that is stored, also one that is good no more."""
+        return self._tokens.get(token_id)
+
     def tokens(self) -> list[ApiToken]:
         """All that are stored, expired ones too, the oldest first."""
         return sorted(self._tokens.values(), key=lambda each: (each.created_at, each.id))

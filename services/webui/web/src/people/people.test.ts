@@ -47,5 +47,6 @@ describe("budgets", () => {
   it("are told in words", () => {
     expect(budgetText({ budget: {} })).toBe("");
     expect(budgetText({ budget: { usd_per_day: 5, usd_per_month: 60.5 } })).toBe("$5.00 a day, $60.50 a month");
+    expect(budgetText({ budget: { usd_per_day: 0.005 } })).toBe("$0.0050 a day");
   });
 });

@@ -75,8 +75,8 @@ export function dollars(text: string): number | null {
 /** What models may cost for a user, in words; empty: there is no limit. */
 export function budgetText({ budget }: Pick<ListedUser, "budget">): string {
   const parts = [
-    budget.usd_per_day ? `$${budget.usd_per_day.toFixed(2)} a day` : "",
-    budget.usd_per_month ? `$${budget.usd_per_month.toFixed(2)} a month` : "",
+    budget.usd_per_day ? `${limitText(budget.usd_per_day)} a day` : "",
+    budget.usd_per_month ? `${limitText(budget.usd_per_month)} a month` : "",
   ];
   return parts.filter(Boolean).join(", ");
 }
@@ -96,3 +96,6 @@ export function inOrder(tokens: readonly ListedToken[], now: number): ListedToke
 export function isLocalAddress(host: string): boolean {
   return host === "localhost" || host.endsWith(".localhost") || host === "[::1]" || /^127\./.test(host);
 }
+
+/** A limit, in cents where it is a number of cents. */
+const limitText = (usd: number): string => `$${usd.toFixed(usd.toFixed(4).endsWith("00") ? 2 : 4)}`;
