@@ -60,7 +60,9 @@ def addresses() -> list[tuple[str, str, Any]]:
         ("POST", "/api/wake", {"session": "{session}", "text": "x"}),
         ("POST", "/api/sessions", {"parent": "{session}"}),
         ("GET", "/v1/conversations/conv_{session}", None),
+        ("GET", "/v1/conversations/conv_{session}/items", None),
         ("GET", "/v1/responses/resp_{session}_1", None),
+        ("GET", "/v1/responses/resp_k.{session}", None),
     ]
     return found
 
@@ -123,3 +125,33 @@ async def test_its_owner_is_answered_otherwise(world: GatewayInMemory) -> None:
     there = await world.ask(token, "GET", f"/api/sessions/{THERE}")
     assert (there.status_code, there.json()["title"]) == (200, "salaries")
     assert (await world.ask(token, "GET", f"/api/sessions/{NOT_THERE}")).status_code == 404
+
+
+async def test_openais_api_says_what_was_asked_for_and_nothing_of_sessions(world: GatewayInMemory) -> None:
+    token = world.token("bob", "read", "write")
+    response, conversation = f"resp_k.{THERE}", f"conv_{THERE}"
+    body = {"model": "main", "input": "go"}
+    asked: list[tuple[str, str, Any, str, str]] = [
+        ("GET", f"/v1/responses/{response}", None, response, "response_not_found"),
+        (
+            "POST",
+            "/v1/responses",
+            {**body, "previous_response_id": response},
+            response,
+            "previous_response_not_found",
+        ),
+        ("GET", f"/v1/conversations/{conversation}/items", None, conversation, "not_found"),
+        (
+            "POST",
+            "/v1/responses",
+            {**body, "conversation": conversation},
+            conversation,
+            "conversation_not_found",
+        ),
+    ]
+    for method, path, given, name, code in asked:
+        answer = await world.ask(token, method, path, given)
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (404, code), path
+        assert f"'{name}'" in error["message"], path
+        assert "session" not in error["message"], path

@@ -25,8 +25,13 @@ def sees(gateway: Gateway, principal: Principal, session: str) -> bool:
     return principal.is_admin or gateway.index.access(session).lets(principal, "read")
 
 
-async def check_session(gateway: Gateway, principal: Principal, session: str, need: Need) -> None:
+async def check_session(
+    gateway: Gateway, principal: Principal, session: str, need: Need, missing: Problem | None = None
+) -> None:
     """Nothing, or a refusal: by their scopes, or of this session as `check_access` has it.
+
+    Args:
+        missing: is said in place of a 404 for what the caller named in other words.
 
     Raises:
         Problem: 404, there is none that they may see; 403, they may see it and not do this with it, or they
@@ -34,7 +39,10 @@ async def check_session(gateway: Gateway, principal: Principal, session: str, ne
         InvalidInputError: it is no id.
     """
     check_scope(principal, SCOPE_FOR[need])
-    await check_access(gateway, principal, session, need)
+    try:
+        await check_access(gateway, principal, session, need)
+    except Problem as problem:
+        raise missing if missing is not None and problem.status == 404 else problem from None
 
 
 async def check_access(gateway: Gateway, principal: Principal, session: str, need: Need) -> None:

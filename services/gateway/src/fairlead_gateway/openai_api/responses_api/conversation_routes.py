@@ -222,18 +222,19 @@ class _Found(NamedTuple):
 async def _named(request: Request, need: Need) -> _Found:
     """The conversation of the address, for callers who may do this with it."""
     text = request.path_params["conversation"]
-    session = parse_conversation_id(text)
+    session, missing = parse_conversation_id(text), Problem(404, f"there is no conversation {text[:200]!r}")
     if session is None:
-        raise Problem(404, f"there is no conversation {text[:200]!r}")
+        raise missing
     gateway, principal = gateway_of(request), principal_of(request)
     kept = await read_conversation(gateway, session)
     about = kept.about
     if about is not None and not await gateway.exists(session):
         if about.owner != principal.user or await has_ended(gateway, session):
-            raise Problem(404, f"there is no conversation {text[:200]!r}")
+            raise missing
         return _Found(session, False, about.created_at, kept)
-    await check_session(gateway, principal, session, need)
-    await gateway.must_exist(session)
+    await check_session(gateway, principal, session, need, missing)
+    if not await gateway.exists(session):
+        raise missing
     summary = await summary_of(gateway, session)
     created_at = about.created_at if about else summary.created_at // 1000
     return _Found(session, True, created_at, kept)

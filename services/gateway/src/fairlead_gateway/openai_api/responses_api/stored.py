@@ -103,8 +103,14 @@ async def must_find(
             not do this with its session.
     """
     response = parse_response_id(text)
+    missing = Problem(
+        404,
+        f"there is no response {text[:200]!r}",
+        code="previous_response_not_found" if field else "response_not_found",
+        field=field,
+    )
     if response is not None:
-        await check_session(gateway, principal, response.session, need)
+        await check_session(gateway, principal, response.session, need, missing)
     stored = None if response is None else await find_response(gateway, response)
     if (
         stored is None
@@ -112,8 +118,7 @@ async def must_find(
         or not await gateway.exists(stored.id.session)
         or await Bucket(gateway.bus, subjects.BUCKET_SESSIONS).get(_forgotten(stored.id)) is not None
     ):
-        code = "previous_response_not_found" if field else "response_not_found"
-        raise Problem(404, f"there is no response {text[:200]!r}", code=code, field=field)
+        raise missing
     return stored
 
 
