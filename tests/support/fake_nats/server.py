@@ -11,7 +11,7 @@ import msgspec
 from tests.support.fake_nats.api import JetStream
 from tests.support.fake_nats.consumer import Message
 from tests.support.fake_nats.faults import Fault, Faults
-from tests.support.fake_nats.matching import matches
+from tests.support.fake_nats.matching import beginning_of, matches, may_match
 from tests.support.fake_nats.stream import Clock, Headers, RefusedError, Stored, Stream
 
 RESTART_S = 0.5
@@ -52,6 +52,9 @@ class FakeNats:
         self._clock = clock
         self.jetstream = JetStream(clock, self._send_to)
         self._interests: list[Interest] = []
+        self._candidates: dict[
+            str, list[Interest]
+        ] = {}  # by what subjects begin with, until interests change
         self._peers: list[Peer] = []
         self._turn = 0
         self._timers: set[asyncio.TimerHandle] = set()
@@ -94,17 +97,33 @@ class FakeNats:
 
     def leave(self, peer: Peer) -> None:
         """A client goes."""
-        self._interests = [each for each in self._interests if each.peer is not peer]
+        self._hear([each for each in self._interests if each.peer is not peer])
         if peer in self._peers:
             self._peers.remove(peer)
 
     def subscribe(self, interest: Interest) -> None:
         """A client wants to hear a subject."""
-        self._interests.append(interest)
+        self._hear([*self._interests, interest])
 
     def unsubscribe(self, peer: Peer, sid: int) -> None:
         """A client wants to hear no more."""
-        self._interests = [each for each in self._interests if each.peer is not peer or each.sid != sid]
+        self._hear([each for each in self._interests if each.peer is not peer or each.sid != sid])
+
+    def _hear(self, interests: list[Interest]) -> None:
+        self._interests = interests
+        self._candidates = {}
+
+    def _who_hears(self, subject: str) -> list[Interest]:
+        """In the order in which they subscribed.
+
+        Most messages are answers to an inbox, which one client hears: what cannot match is not compared.
+        """
+        beginning = beginning_of(subject)
+        candidates = self._candidates.get(beginning)
+        if candidates is None:
+            candidates = [each for each in self._interests if may_match(each.subject, beginning)]
+            self._candidates[beginning] = candidates
+        return [each for each in candidates if matches(each.subject, subject)]
 
     def publish(self, peer: Peer, message: Message) -> None:
         """A client sends something. It is acted on in a moment, as over a wire."""
@@ -166,11 +185,8 @@ class FakeNats:
     def deliver(self, message: Message) -> bool:
         """Hand a message to all who want it, and one of each queue group; whether there is anybody."""
         groups: dict[str, list[Interest]] = {}
-        for interest in self._interests:
-            if matches(interest.subject, message.subject):
-                groups.setdefault(interest.queue or f"{id(interest.peer)}.{interest.sid}", []).append(
-                    interest
-                )
+        for interest in self._who_hears(message.subject):
+            groups.setdefault(interest.queue or f"{id(interest.peer)}.{interest.sid}", []).append(interest)
         for members in groups.values():
             self._turn += 1
             chosen = members[self._turn % len(members)]
@@ -179,7 +195,7 @@ class FakeNats:
 
     def _send_to(self, inbox: str, message: Message) -> bool:
         """Deliver to whoever hears `inbox`, whatever subject the message has."""
-        found = [each for each in self._interests if matches(each.subject, inbox)] if inbox else []
+        found = self._who_hears(inbox) if inbox else []
         for interest in found:
             interest.peer.receive(interest.sid, message)
         return bool(found)

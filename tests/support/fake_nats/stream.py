@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from tests.support.fake_nats.matching import mapped, matches
+from tests.support.fake_nats.matching import beginnings, mapped, matches
 
 Headers = Mapping[str, str]
 Config = dict[str, Any]
@@ -97,7 +97,8 @@ class Stream:
 
     def takes(self, subject: str) -> bool:
         """Whether messages to this subject are stored here."""
-        return any(matches(pattern, subject) for pattern in self.config.get("subjects", ()))
+        patterns = tuple(self.config.get("subjects", ()))
+        return subject.startswith(beginnings(patterns)) and any(matches(each, subject) for each in patterns)
 
     # -- writing -------------------------------------------------------------
 
