@@ -221,3 +221,17 @@ def test_branch_and_changes_of_a_repository_are_told_and_its_settings_start_noth
         git(work, "config", name, f"touch {mark}; cat")
     assert environment_of(work).is_changed is True
     assert not mark.exists()
+
+
+@pytest.mark.process
+def test_an_executor_that_told_of_an_environment_keeps_no_folder_open(tmp_path: Path) -> None:
+    def held() -> int:
+        links = [Path("/proc/self/fd", each) for each in os.listdir("/proc/self/fd")]
+        return sum(link.is_symlink() and os.readlink(link) == str(tmp_path) for link in links)
+
+    for _ in range(3):
+        assert environment_of(tmp_path).is_repository is False
+    subprocess.run(["git", "init", "-q", "-b", "main", str(tmp_path)], check=True, timeout=20)
+    for _ in range(3):
+        assert environment_of(tmp_path).is_repository is True
+    assert held() == 0

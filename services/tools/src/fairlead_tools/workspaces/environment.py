@@ -55,6 +55,8 @@ def _git_state(workspace: Path) -> Mapping[str, object]:
         ).text  # fmt: skip
     except (ToolFailedError, OSError):
         return {"branch": ""}
+    finally:
+        repository.close()
     lines = [line for line in said.split("\0") if line]
     head = next((line for line in lines if line.startswith("# branch.head ")), "").rpartition(" ")[2]
     return {

@@ -37,12 +37,20 @@ class Repository:
         self._cwd = os.path.realpath(f"/proc/self/fd/{self._fd}")
         self.own: gitconfig.GitSettings = []
         self._settings = list(gitconfig.FIXED.items())
-        self._check_version()
-        self.top, self.git_dir, self.common_dir = self._find(path)
-        listed = self._raw("config", "--list", "-z", "--show-scope", "--no-includes")
-        self.own = gitconfig.parse_list(listed.text)
-        self._settings = gitconfig.neutralised(self.own, abroad=False)
-        self._check_alternates()
+        try:
+            self._check_version()
+            self.top, self.git_dir, self.common_dir = self._find(path)
+            listed = self._raw("config", "--list", "-z", "--show-scope", "--no-includes")
+            self.own = gitconfig.parse_list(listed.text)
+            self._settings = gitconfig.neutralised(self.own, abroad=False)
+            self._check_alternates()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give the folder back: for a process that goes on after this call."""
+        os.close(self._fd)
 
     def setting(self, key: str) -> str:
         """The last value that the repository itself gives a setting; empty when it gives none."""
