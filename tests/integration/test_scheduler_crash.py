@@ -64,6 +64,30 @@ async def _answers(bus: Bus, name: str) -> bool:
     return bool((await ask(bus, "cron.status"))["answeredBy"] == name)
 
 
+async def test_every_scheduler_tells_next_runs_that_are_still_to_come(bus: Bus, start: Start) -> None:
+    start("one")
+    job = (await ask(bus, "cron.add", job=event_job(schedule={"kind": "every", "everyMs": 1000})))["job"]
+    await runs(bus, job["id"], 1)
+    start("two", settings={"agents.main.heartbeat.every_s": 0})
+    await runs(bus, job["id"], 4)
+    answered: set[str] = set()
+
+    async def both_answered() -> bool:
+        asked_ms = round(time.time() * 1000)
+        status = await ask(bus, "cron.status")
+        shown = (await ask(bus, "cron.get", id=job["id"]))["job"]["state"]["nextRunAtMs"]
+        latest_ms = round(time.time() * 1000) + 1000
+        assert asked_ms < shown <= latest_ms
+        assert status["nextJobId"] == job["id"]
+        assert asked_ms < status["nextRunAtMs"] <= latest_ms
+        answered.add(status["answeredBy"])
+        return answered == {"one", "two"}
+
+    for _ in range(5):
+        answered.clear()
+        await until(both_answered)
+
+
 async def test_a_leader_that_slept_fires_no_slot_again_nor_by_a_schedule_that_is_no_more(
     bus: Bus, start: Start
 ) -> None:

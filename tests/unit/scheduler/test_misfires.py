@@ -153,6 +153,27 @@ def test_jobs_are_due_in_order_and_again_once_they_are_settled() -> None:
     assert [entry.id for entry in table.take_due(START + 4 * MINUTE, 10)] == ["a", "b"]
 
 
+def test_what_is_due_already_is_told_by_its_next_slot_and_stays_due() -> None:
+    table = JobTable()
+    table.put("a", every(MINUTE), 1)
+    table.put("b", every(3 * MINUTE), 2)
+    table.put("late", every(MINUTE, stagger_ms=40_000), 3)
+    table.put("once", Timing(schedule=At(at_ms=START + 2 * MINUTE)), 4)
+    now = START + 2 * MINUTE + 5
+    assert table.next_run_ms("a", now) == START + 3 * MINUTE
+    assert table.next_run_ms("b", now) == START + 3 * MINUTE
+    assert table.next_run_ms("once", now) == START + 2 * MINUTE  # it still fires, however late
+    late = table.next_run_ms("late", now)
+    assert late is not None
+    assert now < late <= now + MINUTE
+    assert table.first_to_come(now) == ("once", START + 2 * MINUTE)
+    table.remove("once")
+    first = min((START + 3 * MINUTE, "a"), (late, "late"))
+    assert table.first_to_come(now) == (first[1], first[0])
+    assert "a" in [entry.id for entry in table.take_due(now, 10)]
+    assert table.next_run_ms("a", now) == START + 3 * MINUTE  # also while it is being fired
+
+
 def test_a_changed_or_removed_job_is_not_due_as_it_was() -> None:
     table = JobTable()
     table.put("a", every(MINUTE), 1)

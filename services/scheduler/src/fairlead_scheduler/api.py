@@ -191,7 +191,7 @@ class Api:
 
     async def status(self, _: Empty) -> CronStatus:
         """Status of the scheduler."""
-        following = self._table.next_due() if self._settings.may_fire else None
+        following = self._table.first_to_come(self._clock.now_ms()) if self._settings.may_fire else None
         concurrency, _revision = await self._run_store.concurrency()
         opened, _seq = await self._run_store.open_since(0)
         return CronStatus(
@@ -199,8 +199,8 @@ class Api:
             paused=self._settings.paused,
             jobs=sum(entry.cause == "schedule" for entry in self._table),
             enabled_jobs=self._table.enabled,
-            next_run_at_ms=following.due_ms if following else None,
-            next_job_id=following.id if following else None,
+            next_run_at_ms=following[1] if following else None,
+            next_job_id=following[0] if following else None,
             running=len(concurrency.running),
             queued=max(0, len(opened) - len(concurrency.running)),
             leader=await self._leader.holder(),
@@ -271,9 +271,9 @@ class Api:
         """A job with its state, as it is returned."""
         job = str(document["id"])
         state = document_of(await self._run_store.state(job))
-        entry = self._table.get(job)
-        if entry is not None and entry.due_ms is not None and entry.due_ms > 0:
-            state["nextRunAtMs"] = entry.due_ms
+        next_run_ms = self._table.next_run_ms(job, self._clock.now_ms())
+        if next_run_ms is not None:
+            state["nextRunAtMs"] = next_run_ms
         creator = document.get("createdBy")
         owner = creator.get("owner") if isinstance(creator, dict) else None
         if why := await self._owners.suspended(str(owner or "")):

@@ -42,7 +42,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
     settings = SchedulerSettings(bus, config, changed.set)
     owners = Owners(bus)
     table, run_store, mail = JobTable(), RunStore(bus, settings), SessionMail(bus, owners)
-    store = JobStore(bus, table.next_run_ms)
+    store = JobStore(bus, lambda job: table.next_run_ms(job, clock.now_ms()))
     ttl_s = float(os.environ.get("FAIRLEAD_SCHEDULER_LEASE_S", TTL_S))
     leader = Leader(bus, name, changed.set, ttl_s=ttl_s)
     finalizer = RunFinalizer(store, run_store, mail, settings, clock)

@@ -1,7 +1,7 @@
 """Trigger loop: writes the slots of due jobs, create-only.
 
-The leader does it (by a lease); two would write the same slots, once each. The schedulers share the work of
-consuming them (`slot_consumer.py`).
+The leader does it (by a lease); two would write the same slots, once each. The others follow the position up
+to which it has decided slots. The schedulers share the work of consuming them (`slot_consumer.py`).
 """
 
 import asyncio
@@ -50,6 +50,7 @@ class TriggerLoop:
         self._changed = changed
         self._saved_at = 0.0
         self._saved = SlotPosition()
+        self._followed_at = 0.0
         self.seen_revision: Callable[[], int] = lambda: 0  # how far the table follows the bucket
         self.lag_ms: int | None = None
 
@@ -73,8 +74,8 @@ class TriggerLoop:
                     term = self._leader.term
                 if self._clock.jump_ms() < 0:
                     self._table.rewind(self._clock.now_ms())
-                if self._leader.term and self._settings.may_fire:
-                    until_ms = await self._fire_due()
+                if self._settings.may_fire:
+                    until_ms = await (self._fire_due() if self._leader.term else self._follow())
             except FairleadError as error:
                 log.warning("firing_failed", error=str(error))
                 until_ms = self._clock.now_ms() + 500
@@ -86,6 +87,14 @@ class TriggerLoop:
                 )
             except FairleadError as error:
                 log.warning("position_not_saved", error=str(error))
+
+    async def _follow(self) -> int:
+        """Keep up with the leader, so that what is told of jobs is still to come; when to look again."""
+        loop_s = asyncio.get_running_loop().time()
+        if loop_s - self._followed_at >= SAVE_S:
+            self._followed_at = loop_s
+            await self.load()
+        return self._clock.now_ms() + round(SAVE_S * 1000)
 
     async def _fire_due(self) -> int | None:
         """Fire all due jobs; the time of the next one."""

@@ -75,6 +75,18 @@ class TableEntry:
         slot = self.times.after(self.cursor) if self.timing.enabled else None
         self.due_ms = None if slot is None else slot + self.offset_ms(slot)
 
+    def comes_ms(self, now_ms: int) -> int | None:
+        """When it fires next, seen from now: what is due already may have been fired by another scheduler."""
+        due_ms = None if self.due_ms == GIVEN_OUT else self.due_ms
+        if isinstance(self.timing.schedule, At) or not self.timing.enabled or (due_ms or 0) > now_ms:
+            return due_ms
+        stagger_ms = offset_ms(self.id, 0, self.timing.stagger_ms, 0)
+        times = self.times
+        slot = times.after(max(self.cursor, now_ms - stagger_ms - self.timing.jitter_ms))
+        while slot is not None and slot + self.offset_ms(slot) <= now_ms:
+            slot = times.after(slot)
+        return None if slot is None else slot + self.offset_ms(slot)
+
     def offset_ms(self, slot: int) -> int:
         """How much later than its slot it fires."""
         timing = self.timing
@@ -109,10 +121,26 @@ class JobTable:
         """The job, if it is known."""
         return self._entries.get(job)
 
-    def next_run_ms(self, job: str) -> int | None:
-        """When it fires next; None: never, it is not known here, or it is being fired."""
+    def next_run_ms(self, job: str, now_ms: int) -> int | None:
+        """When it fires next; None: never, or it is not known here."""
         entry = self._entries.get(job)
-        return None if entry is None or entry.due_ms == GIVEN_OUT else entry.due_ms
+        return None if entry is None else entry.comes_ms(now_ms)
+
+    def first_to_come(self, now_ms: int) -> tuple[str, int] | None:
+        """Which job fires next, and when."""
+        passed: list[TableEntry] = []
+        while (entry := self.next_due()) is not None and (entry.due_ms or 0) <= now_ms:
+            heapq.heappop(self._heap)
+            passed.append(entry)
+        found = [] if entry is None or entry.due_ms is None else [(entry.due_ms, entry.id)]
+        for each in passed:
+            self._push(each)
+            comes_ms = each.comes_ms(now_ms)
+            found += [] if comes_ms is None else [(comes_ms, each.id)]
+        if not found:
+            return None
+        due_ms, job = min(found)
+        return job, due_ms
 
     def ids(self) -> list[str]:
         """All ids in order."""
