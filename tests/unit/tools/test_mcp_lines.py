@@ -1,5 +1,6 @@
 """What a command writes comes by whole lines; one that is too long is passed over, and no other."""
 
+import json
 from typing import cast
 
 import anyio
@@ -45,3 +46,26 @@ async def test_lines_are_whole_and_bounded(
 ) -> None:
     monkeypatch.setattr(received_lines, "MAX_LINE_CHARS", 100)
     assert await lines_of(*pieces) == lines
+
+
+@pytest.mark.parametrize(
+    ("line", "request_id"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":{"text":"%s"}}', 7),
+        (b'{ "id" : "a-7", "jsonrpc": "2.0", "result": {"text": "%s"}}', "a-7"),
+        (b'{"result":{"text":"%s"},"jsonrpc":"2.0","id":7}', 7),
+        (b'{"result":{"text":"%s"},"id":7,"jsonrpc":"2.0"}\r', 7),
+        (b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"%s","id":7}}', None),
+        (b'{"jsonrpc":"2.0","id":["%s"],"result":{}}', None),
+    ],
+)
+async def test_an_answer_that_is_too_long_becomes_an_error_for_its_request(
+    monkeypatch: pytest.MonkeyPatch, line: bytes, request_id: int | str | None
+) -> None:
+    monkeypatch.setattr(received_lines, "MAX_LINE_CHARS", 1000)
+    begin, _, end = (line % b"y").partition(b"y")
+    found = await lines_of(b"one\n" + begin, *[b"y" * 200] * 10, end + b"\ntwo\nth", b"ree\n")
+    assert (found[0], found[-2:]) == ("one", ["two", "three"])
+    errors = [json.loads(each) for each in found[1:-2]]
+    assert [each["id"] for each in errors] == ([] if request_id is None else [request_id])
+    assert all("more than 32 Mi characters" in each["error"]["message"] for each in errors)

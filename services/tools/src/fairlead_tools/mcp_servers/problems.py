@@ -7,8 +7,10 @@ from fairlead_common.errors import InvalidInputError
 _CLOSED: Final = -32000  # of the SDK's own errors
 _CLOSED_SAYS: Final = "Connection closed"
 _ENDED: Final = "it ended, or closed the connection, before it answered"
-# Of errors that stand for a request which failed, see `reporting_transport.py`; a server may use them, too.
+# Of errors that stand for a request which failed; a server may use them, too.
+# See `reporting_transport.py` and `too_long.py`.
 _BY_CODE: Final = {
+    -32096: "its answer is too long",
     -32097: "it cannot be connected to, or refuses the request",
     -32098: "the connection broke",
 }

@@ -6,10 +6,14 @@ from typing import Final
 import httpx2
 import msgspec
 
-MAX_BODY_BYTES: Final = 32 << 20
+from fairlead_tools.mcp_servers.too_long import ENDS, MAX_ANSWER, TOO_LONG, request_in, too_long
+
 NOT_STARTED: Final = -32097  # in the place of an answer: the server cannot have heard of the request
 LOST: Final = -32098  # it may have been heard
 REFUSAL: Final = "fairlead.refusal"  # an extension of a request that must not be sent: why
+
+_OF_BODY: Final = frozenset({b"content-length", b"transfer-encoding"})
+_BLANK: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")  # the ends of an event
 
 
 class ReportingTransport(httpx2.AsyncBaseTransport):
@@ -35,7 +39,8 @@ class ReportingTransport(httpx2.AsyncBaseTransport):
             return _failure(request, NOT_STARTED, f"cannot connect: {error}")
         except httpx2.TransportError as error:
             return _failure(request, LOST, f"the connection broke: {error!r}")
-        json = response.headers.get("content-type", "").startswith("application/json")
+        kind = response.headers.get("content-type", "")
+        json = kind.startswith("application/json")
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
             return _failure(request, LOST, "its answer is compressed, which was not requested")
@@ -45,8 +50,11 @@ class ReportingTransport(httpx2.AsyncBaseTransport):
         if response.status_code in self._refusals and not json:
             await response.aclose()
             return _failure(request, NOT_STARTED, f"refused with status {response.status_code}")
-        if json and isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = _Capped(response.stream)
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            if json:
+                return await _whole(request, response)
+            if kind.startswith("text/event-stream"):
+                response.stream = _WholeEvents(response.stream, _id_of(request))
         return response
 
     async def aclose(self) -> None:
@@ -54,19 +62,56 @@ class ReportingTransport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-class _Capped(httpx2.AsyncByteStream):
-    """A body of at most 32 MiB."""
+async def _whole(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    """The response with its body, or one of ours if that is too long or breaks off."""
+    body = bytearray()
+    try:
+        async for chunk in response.stream:  # type: ignore[union-attr]
+            body += chunk
+            if len(body) > MAX_ANSWER:
+                return _failure(request, TOO_LONG, f"its answer has more than {MAX_ANSWER >> 20} Mi bytes")
+    except httpx2.TransportError as error:
+        return _failure(request, LOST, f"the connection broke: {error!r}")
+    finally:
+        await response.aclose()
+    headers = [pair for pair in response.headers.raw if pair[0].lower() not in _OF_BODY]
+    return httpx2.Response(response.status_code, headers=headers, content=bytes(body), request=request)
 
-    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+
+def _id_of(request: httpx2.Request) -> str:
+    """The id of the JSON-RPC request, as JSON; empty if there is none."""
+    try:
+        text = request.content.decode("utf-8", "replace")
+    except httpx2.RequestNotRead:
+        return ""
+    return request_in(text[:ENDS], text[-ENDS:])
+
+
+class _WholeEvents(httpx2.AsyncByteStream):
+    """Server-sent events, each of them whole; the stream ends at one that is too long.
+
+    Args:
+        request: is told that its answer is too long; empty: no one is.
+    """
+
+    def __init__(self, inner: httpx2.AsyncByteStream, request: str) -> None:
         self._inner = inner
+        self._request = request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size_bytes = 0
+        waiting = bytearray()
         async for chunk in self._inner:
-            size_bytes += len(chunk)
-            if size_bytes > MAX_BODY_BYTES:
-                raise httpx2.ReadError(f"body: at most {MAX_BODY_BYTES} bytes, got more")
-            yield chunk
+            begin = max(0, len(waiting) - 3)
+            waiting += chunk
+            ends = [at + len(line) for line in _BLANK if (at := waiting.rfind(line, begin)) >= 0]
+            if ends:
+                yield bytes(waiting[: max(ends)])
+                del waiting[: max(ends)]
+            if len(waiting) > MAX_ANSWER:
+                if self._request:
+                    yield f"\n\nevent: message\ndata: {too_long(self._request, 'bytes')}\n\n".encode()
+                return
+        yield bytes(waiting)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -39,10 +39,10 @@ from fairlead_tools.mcp_servers.reporting_transport import LOST, NOT_STARTED, Re
 from fairlead_tools.mcp_servers.resources import tools_for_resources, use
 from fairlead_tools.mcp_servers.server_questions import ServerQuestions
 from fairlead_tools.mcp_servers.stored_login import StoredLogin as StoredLogin
+from fairlead_tools.mcp_servers.too_long import MAX_ANSWER, TOO_LONG
 
 MAX_TOOLS: Final = 500
 MAX_PAGES: Final = 50
-MAX_EVENT_BYTES: Final = 16 << 20
 MAX_LOG_BYTES: Final = 1 << 20
 REQUEST_S: Final = 30.0  # of anything but a call
 
@@ -217,6 +217,8 @@ class McpSession:
     def _failed(self, error: MCPError) -> McpCallResult:
         if is_of_server(error):
             return McpCallResult("refused", error.message)
+        if error.code == TOO_LONG:
+            return McpCallResult("garbled", error.message)
         if error.code == NOT_STARTED:
             return McpCallResult("unsent", error.message)
         if error.code in _AMBIGUOUS:
@@ -358,7 +360,7 @@ async def _http(
     transport = ReportingTransport(asks_for_login=login is not None)
     async with (
         httpx2.AsyncClient(headers=headers, timeout=timeout, transport=transport, auth=login) as http,
-        streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_EVENT_BYTES) as streams,
+        streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_ANSWER) as streams,
         _listening(streams[0], session.heard, session.close) as receive,
     ):
         yield receive, streams[1]
