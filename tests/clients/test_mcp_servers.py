@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
@@ -132,6 +133,15 @@ def test_what_a_server_that_dies_wrote_is_shown(stack: Stack, tmp_path: Path) ->
         ),
         (("x", "--url", "https://me:pw@host/mcp"), "--url: must not hold a user or password"),
         (("x", "--url", "https://host/mcp#a"), "--url: must not hold blanks or `#`"),
+        (
+            ("x", "--url", "http:///mcp"),
+            "--url: must name a host, and a port of at most 65535, got 'http:///mcp'",
+        ),
+        (("x", "--url", "http://host:99999/mcp"), "--url: must name a host, and a port of at most 65535"),
+        (
+            ("x", "--url", "http://host/mcp", "--header", "A=1\r\nB: 2"),
+            "--header: the value of 'A' must be one line",
+        ),
         (("x",), "give either a command, after `--`, or --url"),
     ],
 )
@@ -166,6 +176,57 @@ def test_login_goes_no_further_where_the_server_does_not_prove_codes(stack: Stac
     finally:
         vault.stop()
         cli(stack, "mcp", "rm", "vault2")
+
+
+def test_login_ends_with_its_server_and_the_browser_is_told(stack: Stack, tmp_path: Path) -> None:
+    port = free_port()
+    vault = Program(tmp_path / "vault", "vault", oauth_server.SOURCE)
+    vault.start(str(port), "30", DIES="1")
+    try:
+        cli(stack, "mcp", "add", "vault4", "--url", f"http://127.0.0.1:{port}/mcp")
+        eventually(lambda: reachable(port), within_s=20)
+        with login_of(stack, "vault4") as program:
+            assert program.stdout is not None
+            address = program.stdout.readline().strip()
+            back = httpx.get(address, timeout=20).headers["location"]
+            state = parse_qs(urlsplit(back).query)["state"][0]
+            stray = httpx.get(back.replace(state, "another"), timeout=20)
+            assert stray.text.startswith("This is no answer to the login")
+            told = httpx.get(back, timeout=60)
+            assert told.text.startswith("The login failed: the terminal says why.")
+            _, said = program.communicate(timeout=30)
+        assert program.returncode == 1
+        assert "the connection broke" in said
+        assert not [
+            each for each in cli(stack, "credentials", "list").stdout.splitlines() if "vault4" in each
+        ]
+    finally:
+        vault.stop()
+        cli(stack, "mcp", "rm", "vault4")
+
+
+@pytest.mark.parametrize(
+    ("odd", "says"),
+    [
+        ({"OTHER_ISSUER": "1"}, "https://login.elsewhere.example"),
+        ({"OTHER_RESOURCE": "https://bank.example/mcp"}, "https://bank.example/mcp"),
+    ],
+)
+def test_login_goes_no_further_where_a_server_names_another(
+    stack: Stack, tmp_path: Path, odd: dict[str, str], says: str
+) -> None:
+    port = free_port()
+    vault = Program(tmp_path / "vault", "vault", oauth_server.SOURCE)
+    vault.start(str(port), "30", **odd)
+    try:
+        cli(stack, "mcp", "add", "vault5", "--url", f"http://127.0.0.1:{port}/mcp")
+        eventually(lambda: reachable(port), within_s=20)
+        refused = cli(stack, "mcp", "login", "vault5", "--no-browser", status=1)
+        assert says in refused.stderr
+        assert "http" not in refused.stdout, "no address is shown that someone could open"
+    finally:
+        vault.stop()
+        cli(stack, "mcp", "rm", "vault5")
 
 
 def test_preview_of_an_interface_names_tools_and_what_is_left_out(stack: Stack, tmp_path: Path) -> None:
@@ -216,20 +277,24 @@ def test_login_by_oauth_is_stored_sealed_and_renewed_until_it_ends(stack: Stack,
         cli(stack, "mcp", "rm", "vault")
 
 
-def log_in(stack: Stack, name: str) -> None:
-    """As a person does: open the address, and be sent back."""
-    program = subprocess.Popen(
+def login_of(stack: Stack, name: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
         [*FAIRLEAD, "mcp", "login", name, "--no-browser"],
         env=stack.up.environ,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
-    assert program.stdout is not None
-    address = program.stdout.readline().strip()
-    assert httpx.get(address, follow_redirects=True, timeout=20).text.startswith("You are logged in")
-    assert program.wait(30) == 0
-    program.stdout.close()
+
+
+def log_in(stack: Stack, name: str) -> None:
+    """As a person does: open the address, and be sent back."""
+    with login_of(stack, name) as program:
+        assert program.stdout is not None
+        address = program.stdout.readline().strip()
+        assert httpx.get(address, follow_redirects=True, timeout=20).text.startswith("You are logged in")
+        assert program.wait(30) == 0
 
 
 def restart_tools(stack: Stack) -> None:

@@ -40,6 +40,8 @@ class Provider:
         return self.codes.get(code)
 
     async def exchange_authorization_code(self, client, code):
+        if "DIES" in os.environ:
+            os._exit(9)
         del self.codes[code.code]
         note("login")
         return self.given(client.client_id, code.scopes)
@@ -67,16 +69,19 @@ class Provider:
         pass
 
 server = MCPServer("vault", auth_server_provider=Provider(), auth=AuthSettings(
-    issuer_url=url, resource_server_url=f"{url}/mcp", validate_token_resource=False,
+    issuer_url=url,
+    resource_server_url=os.environ.get("OTHER_RESOURCE", f"{url}/mcp"), validate_token_resource=False,
     client_registration_options=ClientRegistrationOptions(enabled=True),
 ))
 
-if "WITHOUT_PKCE" in os.environ:
-    import mcp.server.auth.routes as routes
-    build = routes.build_metadata
-    def without(*args, **kwargs):
-        return build(*args, **kwargs).model_copy(update={"code_challenge_methods_supported": None})
-    routes.build_metadata = without
+def odd_metadata():
+    if "WITHOUT_PKCE" in os.environ:
+        return {"code_challenge_methods_supported": None}
+    return {"issuer": "https://login.elsewhere.example/"} if "OTHER_ISSUER" in os.environ else {}
+
+import mcp.server.auth.routes as routes
+build = routes.build_metadata
+routes.build_metadata = lambda *args, **kwargs: build(*args, **kwargs).model_copy(update=odd_metadata())
 
 @server.tool()
 def secret() -> str:

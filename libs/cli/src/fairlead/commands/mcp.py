@@ -3,6 +3,7 @@
 import json
 import re
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import click
 
@@ -268,6 +269,10 @@ def _values(option: str, pairs: tuple[str, ...]) -> Json:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise CommandError(f"{option}: must be NAME=VALUE, got {pair[:80]!r}", USAGE)
+        if not value.isprintable():
+            raise CommandError(
+                f"{option}: the value of {name[:80]!r} must be one line of visible text", USAGE
+            )
         kind, colon, rest = value.partition(":")
         if colon and kind in _SOURCES and not rest.startswith("//"):
             found[name] = {_SOURCES[kind]: rest}
@@ -298,6 +303,18 @@ def _check_place(name: str, address: str) -> None:
         )
     if re.search(r"[\s#]", address):
         raise CommandError(f"--url: must not hold blanks or `#`, got {address[:80]!r}", USAGE)
+    if not _has_host(address):
+        raise CommandError(
+            f"--url: must name a host, and a port of at most 65535, got {address[:80]!r}", USAGE
+        )
+
+
+def _has_host(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of the port, or of an address in brackets
+        return False
 
 
 def _place(server: Json) -> list[str]:

@@ -27,8 +27,12 @@ from fairlead_tools.mcp_servers.problems import reason_of
 PERSON_S: Final = 600.0  # that a person may take
 REQUEST_BYTES: Final = 16_384
 READ_S: Final = 10.0
+PAGE_S: Final = 60.0  # that a browser waits for the end of the login
+LAST_PAGE_S: Final = 2.0
 _PAGE: Final = b"You are logged in. This window can be closed.\n"
 _REFUSED: Final = b"The login was refused. This window can be closed.\n"
+_FAILED: Final = b"The login failed: the terminal says why. This window can be closed.\n"
+_OTHER: Final = b"This is no answer to the login that is under way.\n"
 
 
 class LoginWish(msgspec.Struct, frozen=True):
@@ -41,16 +45,29 @@ class _Callback:
     """Hears where the person's browser is sent back to."""
 
     def __init__(self) -> None:
-        self._came: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._came: asyncio.Future[AuthorizationCodeResult] = loop.create_future()
+        self._good: asyncio.Future[bool] = loop.create_future()  # how the login ended
+        self._state: str | None = None  # that it must come back with
         self._server: asyncio.Server | None = None
+        self._pages = 0
 
     async def listen(self) -> str:
         """The address that a browser of this machine can be sent to."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=REQUEST_BYTES)
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
 
-    def close(self) -> None:
-        """Hear nothing any more."""
+    def expect(self, address: str) -> None:
+        """The person is sent to this address."""
+        self._state = _fields(address).get("state")
+
+    async def close(self, *, good: bool) -> None:
+        """Tell the browser how the login ended, and hear nothing any more."""
+        self._good.set_result(good)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_PAGE_S):
+                while self._pages:  # noqa: ASYNC110 - for two seconds at most
+                    await asyncio.sleep(0.01)
         if self._server is not None:
             self._server.close()
 
@@ -59,9 +76,14 @@ class _Callback:
         return await self._came
 
     def take(self, address: str) -> bool:
-        """Whether this is an address that the browser was sent back to."""
-        fields = {key: values[0] for key, values in parse_qs(urlsplit(address).query).items()}
+        """Whether this is an address that the browser was sent back to.
+
+        Any page can send a browser here: what has another state than the login is passed over.
+        """
+        fields = _fields(address)
         if self._came.done() or not fields.keys() & {"code", "error"}:
+            return False
+        if ("code" in fields or "state" in fields) and fields.get("state") != self._state:
             return False
         if "code" in fields:
             result = AuthorizationCodeResult(
@@ -74,19 +96,37 @@ class _Callback:
         return True
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._pages += 1
         try:
             async with asyncio.timeout(READ_S):
                 line = (await reader.readline()).decode("latin-1")
                 words = line.split(" ")
                 taken = len(words) > 1 and words[1].startswith("/callback?") and self.take(words[1])
-                page = _PAGE if taken and "code=" in line else _REFUSED
+            page = await self._page(line) if taken else _OTHER
+            async with asyncio.timeout(READ_S):
                 head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n"
                 writer.write(head + b"Content-Length: %d\r\n\r\n%s" % (len(page), page))
                 await writer.drain()
         except (TimeoutError, OSError, ValueError):
             return
         finally:
+            self._pages -= 1
             writer.close()
+
+    async def _page(self, line: str) -> bytes:
+        """What the person reads, once it is known how the login ended.
+
+        Raises:
+            TimeoutError: it is not known.
+        """
+        if "code" not in _fields(line.split(" ")[1]):
+            return _REFUSED
+        async with asyncio.timeout(PAGE_S):
+            return _PAGE if await asyncio.shield(self._good) else _FAILED
+
+
+def _fields(address: str) -> dict[str, str]:
+    return {key: values[0] for key, values in parse_qs(urlsplit(address).query).items()}
 
 
 async def log_in(wish: LoginWish) -> dict[str, Any]:
@@ -96,6 +136,7 @@ async def log_in(wish: LoginWish) -> dict[str, Any]:
     async def redirect(address: str) -> None:
         if not proves_codes(made):
             raise PermissionError("its authorization server does not announce PKCE with S256")
+        callback.expect(address)
         _write({"open": address})
 
     storage = LoginStorage(McpLogin(url=wish.url, tokens={}, client={}), lambda _: None)
@@ -111,7 +152,7 @@ async def log_in(wish: LoginWish) -> dict[str, Any]:
         return {"problem": reason_of(error, PERSON_S)}
     finally:
         typed.cancel()
-        callback.close()
+        await callback.close(good=bool(storage.login.tokens))
     if not storage.login.tokens:
         return {"problem": "the server asks for no login"}
     return {"login": msgspec.json.encode(found_by(made, storage.login)).decode()}
