@@ -45,6 +45,16 @@ async def question(host: Host, count: int = 1) -> tuple[CallQuestion, Question]:
     return newest, newest.asked
 
 
+async def question_of(host: Host, call: ToolCall) -> CallQuestion:
+    """What is asked in the name of this call."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            for each in await questions(host, 1):
+                if each.call_id == call.call_id and each.asked is not None:
+                    return each
+            await asyncio.sleep(0.02)
+
+
 async def answer(host: Host, asked: CallQuestion, action: str, **values: object) -> None:
     body = msgspec.convert({"action": action, "values": values}, QuestionAnswer)
     subject = s.tool_answer(HOST, asked.call_id, asked.id)
@@ -203,11 +213,11 @@ async def test_a_question_ends_with_its_server(host: Host, program: Program, too
     outcome = await host.result(call)  # nobody has to answer for that
     assert outcome.status == "unknown"
     assert "onnection closed" in text_of(outcome)
-    withdrawn = (await questions(host, 2))[-1]
-    assert (withdrawn.withdrawn, withdrawn.token) == (True, asked.token)
+    if tool == "order":  # a question of the other may be closed with its call alone
+        withdrawn = (await questions(host, 2))[-1]
+        assert (withdrawn.withdrawn, withdrawn.token) == (True, asked.token)
     call = await begin(host, tool, item="tea")
-    asked, _ = await question(host, 3)
-    await answer(host, asked, "decline")
+    await answer(host, await question_of(host, call), "decline")
     assert text_of(await host.result(call)) == "no tea: decline"
 
 
