@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from bench import (
+    burst,
     checkpoints,
     cron,
     crossing,
@@ -58,6 +59,7 @@ SCENARIOS: dict[str, Callable[[Options], Awaitable[Result]]] = {
     "sandbox-docker": sandboxes.sandbox_docker,
     "scale-tools": executors.scale_tools,
     "checkpoint": checkpoints.checkpoint,
+    "burst": burst.burst,
     "cron": cron.cron,
     "listing": listing.listing,
     "viewers": viewers.viewers,
