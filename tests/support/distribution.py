@@ -80,7 +80,6 @@ _A_PURE_TEST_MS: Final = 20
 _A_SLOW_PURE_TEST_MS: Final = 20_000
 
 _LONGEST: Final = 15
-_FAILURE_CHARS: Final = 400
 _BUSY_MS: Final = "fairlead_busy_ms"
 
 
@@ -214,32 +213,9 @@ class _Meter:
         return report
 
 
-class Failures:
-    """Names each failure when it comes: the output of a long run may be cut off before its summary."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
-
-    @pytest.hookimpl(trylast=True)  # the letter comes first
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
-        if report.failed and terminal is not None:
-            where = "" if report.when == "call" else f" in its {report.when}"
-            terminal.ensure_newline()
-            terminal.write_line(f"failed{where}: {report.nodeid}: {_told(report)}")
-
-
-def _told(report: pytest.TestReport) -> str:
-    """What went wrong, on one line."""
-    crash = getattr(report.longrepr, "reprcrash", None)
-    words = " ".join(str(crash.message if crash is not None else report.longrepr).split())
-    return words[:_FAILURE_CHARS]
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Only where tests are distributed."""
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(_Meter())
     elif getattr(config.option, "numprocesses", None):
         config.pluginmanager.register(Clock())
-        config.pluginmanager.register(Failures(config))

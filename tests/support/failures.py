@@ -1,4 +1,4 @@
-"""What failed, in one line each, for the end of a long run: CI may keep no more of it than that.
+"""What failed, in one line each, when it comes and after a long run, of which CI may keep only a part.
 
 `scripts/test` names the file (`FAIRLEAD_TEST_FAILURES`), runs what it lists again where that is allowed
 (`may_run_again`), and shows it last; those runs add to it.
@@ -49,34 +49,45 @@ def may_run_again(failures: Sequence[Failure]) -> bool:
 
 
 class Failures:
-    """Adds a line to a file for each test, fixture or module that fails, at once: a run may be cut off."""
+    """Writes down and shows each failure when it comes, in a line: a run may be cut off before its end."""
 
-    def __init__(self, file: Path, workers: int) -> None:
+    def __init__(self, config: pytest.Config, file: Path | None) -> None:
+        self._config = config
         self._file = file
-        self._how = "beside others" if workers else "by itself"
+        self._how = "beside others" if getattr(config.option, "numprocesses", None) else "by itself"
 
     def _add(self, nodeid: str, when: str, longrepr: object, tier: str = "pure") -> None:
         crash = getattr(longrepr, "reprcrash", None)
         words = " ".join(str(longrepr if crash is None else crash.message).split())
-        reason = words[-_LONGEST:] if crash is None else words[:_LONGEST]
-        with self._file.open("a") as out:
-            out.write("\t".join(Failure(nodeid, when, tier, self._how, reason)) + "\n")
+        failure = Failure(
+            nodeid, when, tier, self._how, words[-_LONGEST:] if crash is None else words[:_LONGEST]
+        )
+        if self._file is not None:
+            with self._file.open("a") as out:
+                out.write("\t".join(failure) + "\n")
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None:
+            terminal.write(f"\nfailed ({when}): {nodeid}: {failure.reason}\n")
 
+    @pytest.hookimpl(trylast=True)  # the letter comes first
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             tier = next((name for name in sorted(TIERS) if name in report.keywords), "pure")
             self._add(report.nodeid, report.when or "", report.longrepr, tier)
 
+    @pytest.hookimpl(trylast=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self._add(report.nodeid, "collection", report.longrepr)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """In the process that hears of all tests, where a file is named."""
+    """In the process that hears of all tests, where tests are distributed or a file is named."""
     # Neither workers nor a pytest that a test starts inherit it.
-    if (file := os.environ.pop(FILE, None)) is not None:
-        config.pluginmanager.register(Failures(Path(file), getattr(config.option, "numprocesses", None) or 0))
+    named = os.environ.pop(FILE, None)
+    distributes = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
+    if named is not None or distributes:
+        config.pluginmanager.register(Failures(config, None if named is None else Path(named)))
 
 
 def main(file: str, tests: str) -> int:

@@ -1,8 +1,5 @@
 """How tests are given to workers: what takes long first, what shares something dear to one worker."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -100,35 +97,3 @@ def test_units_are_given_out_whole_in_the_order_of_the_collection(pytestconfig: 
         scheduler.add_node_collection(worker, names)
     scheduler.schedule()
     assert [worker.given for worker in workers] == [[0, 5, 6], [1, 2, 3, 4]]
-
-
-FAILING = """
-import pytest
-
-@pytest.fixture
-def broken():
-    yield
-    raise ValueError("the port\\nis taken")
-
-def test_ends_badly(broken): pass
-def test_fails(): assert False, "no luck"
-"""
-
-
-@pytest.mark.process
-def test_a_failure_is_named_when_it_comes(tmp_path: Path) -> None:
-    (tmp_path / "test_failing.py").write_text(FAILING)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.distribution", "-n", "1", tmp_path],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    during = done.stdout.partition("== ERRORS ==")[0]
-    assert (
-        "failed in its teardown: test_failing.py::test_ends_badly: ValueError: the port is taken\n" in during
-    )
-    assert "failed: test_failing.py::test_fails: AssertionError: no luck assert False\n" in during

@@ -29,18 +29,20 @@ def test_leaves_something(broken):
 """
 
 
-def failures(tmp_path: Path, *arguments: str) -> list[str]:
-    """Run the tests of `tmp_path`; what was written down, without the folder."""
+def failures(tmp_path: Path, *arguments: str) -> tuple[list[str], str]:
+    """Run the tests of `tmp_path`; the lines that were written down, and what was shown as they came."""
     noted = tmp_path / "failures"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.failures", "-p", "no:cacheprovider"]
     run = subprocess.run(
         [*command, f"--rootdir={tmp_path}", *arguments, str(tmp_path)],
         env=os.environ | {"FAIRLEAD_TEST_FAILURES": str(noted)},
         cwd=Path(__file__).parents[3],
+        stdout=subprocess.PIPE,
+        text=True,
         timeout=100,
     )
     assert run.returncode != 0
-    return noted.read_text().splitlines()
+    return noted.read_text().splitlines(), run.stdout.partition("== ERRORS ==")[0]
 
 
 @pytest.mark.process
@@ -48,17 +50,19 @@ def failures(tmp_path: Path, *arguments: str) -> list[str]:
 @pytest.mark.parametrize(("workers", "how"), [("0", "by itself"), ("1", "beside others")])
 def test_each_failure_is_one_line_with_its_reason(tmp_path: Path, workers: str, how: str) -> None:
     (tmp_path / "test_some.py").write_text(TESTS)
-    assert failures(tmp_path, "-n", workers) == [
+    lines, shown = failures(tmp_path, "-n", workers)
+    assert lines == [
         f"test_some.py::test_counts\tcall\tpure\t{how}\tAssertionError: not two assert 1 == 2",
         f"test_some.py::test_leaves_something\tteardown\tnats\t{how}\tOSError: the port is taken",
     ]
+    assert "\nfailed (teardown): test_some.py::test_leaves_something: OSError: the port is taken\n" in shown
 
 
 @pytest.mark.process
 @pytest.mark.slow
 def test_modules_that_cannot_be_imported_are_named_with_the_end_of_the_reason(tmp_path: Path) -> None:
     (tmp_path / "test_unreadable.py").write_text("import no_such_module\n")
-    (line,) = failures(tmp_path)
+    (line,), _ = failures(tmp_path)
     assert line.startswith("test_unreadable.py\tcollection\tpure\tby itself\t")
     assert line.endswith("ModuleNotFoundError: No module named 'no_such_module'")
 
