@@ -114,7 +114,7 @@ async def test_a_login_is_renewed_once_for_all_who_need_it_at_the_same_time(
     assert vault.renewals == 1
 
 
-@pytest.mark.parametrize("expires_at", [0.0, time.time() + 3600])
+@pytest.mark.parametrize("expires_at", [0.0, time.time() + 3600], ids=["unknown", "in an hour"])
 async def test_a_token_that_the_server_ends_early_is_renewed(
     tmp_path: Path, vault: Vault, expires_at: float
 ) -> None:
