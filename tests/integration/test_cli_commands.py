@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.fairlead_up import FAIRLEAD, FairleadUp
+from tests.support.processes import hold
 from tests.support.waiting import eventually
 
 
@@ -178,7 +179,7 @@ def test_a_gateway_that_is_killed_meanwhile_does_no_harm(up: FairleadUp) -> None
 
 def test_a_gateway_that_is_being_started_again_is_waited_for_at_the_first_contact(up: FairleadUp) -> None:
     assert up.process
-    os.kill(up.process.pid, signal.SIGSTOP)  # it takes longer than a server that was never there is given
+    hold(up.process.pid)  # it takes longer than a server that was never there is given
     try:
         up.kill("gateway")
         process = subprocess.Popen(

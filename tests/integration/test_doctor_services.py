@@ -14,6 +14,7 @@ import pytest
 from tests.support.command_line import run_here
 from tests.support.fairlead_up import FairleadUp
 from tests.support.ports import free_port
+from tests.support.processes import hold
 
 
 class Provider(http.server.BaseHTTPRequestHandler):
@@ -125,7 +126,7 @@ def test_a_token_that_the_gateway_refuses_is_a_problem(up: FairleadUp) -> None:
 
 def test_a_frozen_nats_server_is_said_by_status_and_doctor(up: FairleadUp) -> None:
     pid = up.pids()["nats"]
-    os.kill(pid, signal.SIGSTOP)
+    hold(pid)
     try:
         status = up.cli("status")
         assert status.returncode == 69, status

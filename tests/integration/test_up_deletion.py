@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.fairlead_up import FairleadUp
+from tests.support.processes import hold
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(240)
@@ -66,7 +67,7 @@ def test_a_prompt_right_after_the_notice_survives_when_everything_is_killed(tmp_
         up.session(id="main", title="first")
         up.prompt("main", "hello")
         up.wait_idle("main")
-        os.kill(up.pids()["agent"], signal.SIGSTOP)  # so that the notice waits
+        hold(up.pids()["agent"])  # so that the notice waits
         deleting = pool.submit(up.call, "DELETE", "/api/sessions/main")
         time.sleep(1.0)
         said = up.prompt("main", "hello again")["seq"]

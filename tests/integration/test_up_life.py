@@ -16,6 +16,7 @@ from fairlead_common.installation.processes import started_at
 from tests.support.fairlead_up import FairleadUp
 from tests.support.hidden import environ_of
 from tests.support.nats_server import NatsServer
+from tests.support.processes import hold
 from tests.support.waiting import eventually
 
 SERVICES = {"nats", "gateway", "agent", "tools", "scheduler", "webui"}
@@ -191,7 +192,7 @@ def test_a_request_that_a_stopping_gateway_cannot_answer_is_told_to_try_again(tm
     with FairleadUp(tmp_path / "home") as up, ThreadPoolExecutor(1) as pool:
         session = up.session()
         pids = up.pids()
-        os.kill(pids["nats"], signal.SIGSTOP)
+        hold(pids["nats"])
         try:
             waiting = pool.submit(up.call, "GET", f"/api/sessions/{session}")
             time.sleep(0.5)
@@ -210,7 +211,7 @@ def test_a_process_that_would_not_die_with_its_supervisor_is_ended_by_the_next_s
         up.start()
         assert up.process
         agent = up.pids()["agent"]
-        os.kill(agent, signal.SIGSTOP)  # it cannot hear that its parent died
+        hold(agent)  # it cannot hear that its parent died
         up.process.kill()
         up.process.wait(timeout=10)
         up.start()
