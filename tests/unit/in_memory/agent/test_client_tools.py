@@ -466,6 +466,19 @@ async def test_a_prompt_whose_schema_is_none_is_refused_with_its_field(w: Memory
     assert "client_tools[0].parameters: properties.a.type: 'strong' is not valid" in told[0]["error"]
 
 
+@pytest.mark.parametrize("dialect", [5, "http://["])
+async def test_a_schema_that_its_library_fails_at_does_not_keep_the_session_from_its_mail(
+    w: MemoryWorld, dialect: object
+) -> None:
+    await w.agent()
+    told = await heard(w)
+    broken = ClientTool(name="x", parameters={"$schema": dialect, "properties": {"a": {"$ref": "#a"}}})
+    await w.say("a", "op=P1", client_tools=[broken], reply_to="answers.mine")
+    await asyncio.sleep(10)
+    assert told[0]["outcome"] == "dropped"
+    assert "client_tools[0].parameters: $schema: must be the URI of a dialect" in told[0]["error"]
+
+
 def _is_result(entry: Any) -> bool:
     return isinstance(getattr(entry, "message", None), ToolResultMessage)
 

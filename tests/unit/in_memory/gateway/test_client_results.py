@@ -108,6 +108,16 @@ async def test_a_call_that_waits_for_no_client_takes_no_result(world: World) -> 
             "client_tools[0].parameters",
             "properties.a.type: 'strong' is not valid",
         ),
+        (
+            {"client_tools": [{"name": "x", "parameters": {"$schema": 5}}]},
+            "client_tools[0].parameters",
+            "it is no JSON Schema that can be read",
+        ),
+        (
+            {"response_format": {"schema": {"pattern": "a{99999999999999999999}"}}},
+            "response_format.schema",
+            "the repetition number is too large",
+        ),
         ({"tool_choice": "required"}, "tool_choice", "must come with client_tools"),
         (
             {"response_format": {"schema": {"required": "a"}}},

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from fairlead_agent.tools.arguments import Json, expected
-from fairlead_agent.tools.client_schemas import check_of
+from fairlead_agent.tools.client_schemas import problems_with
 from fairlead_agent.tools.refusals import MAX_RAW_CHARS
 from fairlead_agent.tools.tool_lists import ToolList, ToolSchema
 from fairlead_common.protocol.client_tools import ANY_TOOL, CLIENT_HOST, NO_TOOL, ClientCall, ClientTool
@@ -72,7 +72,7 @@ def refusal_of(call: ToolCallBlock, options: PromptOptions | None) -> ToolOutcom
     if call.arguments is None:
         raw = (call.raw_arguments or "")[:MAX_RAW_CHARS]
         return _refused(f"The arguments are not a JSON object: {raw!r}. Expected: {names}.")
-    if problems := check_of(tool.parameters).problems(call.arguments):
+    if problems := problems_with(tool.parameters, call.arguments):
         return _refused(f"Invalid arguments for {call.name}: {'; '.join(problems)}. Expected: {names}.")
     return None
 

@@ -5,6 +5,7 @@ Checking must neither reach the network nor keep a worker busy: a schema stays i
 """
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Iterator
 from typing import Any, Final, cast
@@ -14,12 +15,15 @@ import msgspec
 import referencing
 import referencing.exceptions
 import referencing.jsonschema
+import structlog
 
 from fairlead_agent.lru import LruCache
 from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.client_tools import ResponseFormat
 from fairlead_common.protocol.messages import UserInput
 from fairlead_common.undecodable import UNDECODABLE
+
+log = structlog.get_logger()
 
 MAX_REFERENCES: Final = 20_000  # followed in one check; each may lead to others
 MAX_PROBLEMS: Final = 5
@@ -28,9 +32,18 @@ MAX_KNOWN: Final = 256
 QUICK_BYTES: Final = 4096  # a schema of this size is looked through in milliseconds
 # A pattern could take for ever on the right text. What they hold stays unchecked.
 _PATTERNS: Final = frozenset({"pattern", "patternProperties", "propertyNames"})
-_MAPS: Final = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
+_DIALECT: Final = "$schema"  # of the whole: in a part of a dialect of its own no references would be counted
+_MAPS: Final = frozenset({"properties", "$defs", "definitions", "dependentSchemas", "dependencies"})
 _DATA: Final = frozenset({"const", "default", "enum", "examples", "required"})
+_PARTS: Final = frozenset(
+    (
+        *("additionalItems", "additionalProperties", "allOf", "anyOf", "contains", "contentSchema"),
+        *("disallow", "else", "extends", "if", "items", "not", "oneOf", "prefixItems", "then"),
+        *("unevaluatedItems", "unevaluatedProperties"),
+    )
+)
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_NO_URI: Final = (AttributeError, TypeError, ValueError)  # what libraries raise for what is none
 
 
 class _TooManyReferencesError(Exception):
@@ -45,8 +58,7 @@ class SchemaCheck:
     """
 
     def __init__(self, schema: dict[str, object]) -> None:
-        safe = _without_patterns(schema)
-        kind: Any = jsonschema.validators.validator_for(safe, default=jsonschema.Draft202012Validator)
+        safe, kind = _without_patterns(schema), _kind(schema)
         try:
             kind.check_schema(safe)
         except jsonschema.exceptions.SchemaError as error:
@@ -55,10 +67,10 @@ class SchemaCheck:
         counted = {
             word: self._counting(kind.VALIDATORS[word]) for word in _REFERENCES if word in kind.VALIDATORS
         }
-        _check_references(safe)
+        registry = _checked_references(safe, kind)
         extend: Any = jsonschema.validators.extend
         made = extend(kind, counted)
-        self._validator = made(safe, registry=referencing.Registry())
+        self._validator = made(safe, registry=registry)
         self._followed = 0
 
     def problems(self, value: object) -> list[str]:
@@ -78,6 +90,9 @@ class SchemaCheck:
             return ["it cannot be checked: the schema refers to itself without end, or the reply is too deep"]
         except referencing.exceptions.Unresolvable:
             return ["it cannot be checked: the schema refers to what it does not have"]
+        except Exception as error:  # noqa: BLE001 - of a library, whatever a stranger's schema makes it do
+            log.warning("schema_not_checked", error=type(error).__name__)
+            return ["it cannot be checked against this schema"]
         return found
 
     def _counting(self, follow: Any) -> Any:
@@ -93,14 +108,14 @@ class SchemaCheck:
 _known: LruCache[bytes, SchemaCheck] = LruCache(MAX_KNOWN)
 
 
-def check_of(schema: dict[str, object]) -> SchemaCheck:
-    """The check of a schema; made once for all sessions that have the same.
-
-    Raises:
-        BadMessageError: it is no JSON Schema.
-    """
+def problems_with(schema: dict[str, object], value: object) -> list[str]:
+    """As `SchemaCheck.problems`; the check is made once for all sessions that have the same schema."""
     key, _ = _key(schema)
-    return _known.get(key) or _known.put(key, SchemaCheck(schema))
+    try:
+        check = _known.get(key) or _known.put(key, SchemaCheck(schema))
+    except BadMessageError as error:  # it was stored by a version that took it
+        return [f"it cannot be checked: {error}"]
+    return check.problems(value)
 
 
 def _key(schema: dict[str, object]) -> tuple[bytes, int]:
@@ -137,48 +152,86 @@ def form_problems(wanted: ResponseFormat, text: str) -> list[str]:
         return [f"it is not JSON: {error}. Nothing may stand before or after the JSON, no code fence either"]
     if wanted.schema is None:
         return [] if isinstance(value, dict) else ["it must be a JSON object"]
-    return check_of(wanted.schema).problems(value)
+    return problems_with(wanted.schema, value)
 
 
-def _check_references(schema: dict[str, Any]) -> None:
-    """Refuse references to what the schema does not have, before a reply is checked against it.
+def _kind(schema: dict[str, object]) -> Any:
+    """The validator of the schema's dialect.
 
     Raises:
-        BadMessageError: there is one.
+        BadMessageError: what names it is no URI.
     """
-    specification = referencing.jsonschema.DRAFT202012
-    root = referencing.Resource.from_contents(schema, default_specification=specification)
-    parts: list[tuple[Any, Any]] = [(schema, referencing.Registry().resolver_with_root(root))]
+    try:
+        return jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    except _NO_URI as error:
+        given = str(schema.get(_DIALECT))[:80]
+        raise BadMessageError(f"{_DIALECT}: must be the URI of a dialect, got {given!r}") from error
+
+
+def _checked_references(schema: dict[str, Any], kind: Any) -> Any:
+    """All that references of the schema may name. One that names what is not there is refused.
+
+    Looked at is what a check may come to: schemas that are part of it, and what these refer to.
+
+    Raises:
+        BadMessageError: there is such a reference.
+    """
+    specification = referencing.jsonschema.specification_with(kind.ID_OF(kind.META_SCHEMA))
+    registry, resolver = _registry(specification.create_resource(schema))
+    parts: list[tuple[Any, Any]] = [(schema, resolver)]
+    seen: set[int] = set()
     while parts:
         part, resolver = parts.pop()
-        if isinstance(part, list):
-            parts += [(each, resolver) for each in part]
-        if not isinstance(part, dict):
+        if not isinstance(part, dict) or id(part) in seen:
             continue
-        if part is not schema and isinstance(part.get("$id"), str):  # what is below refers to itself
-            below = referencing.Resource.from_contents(part, default_specification=specification)
-            resolver = resolver.in_subresource(below)
+        seen.add(id(part))
         for word in _REFERENCES:
             if isinstance(target := part.get(word), str):
-                _look_up(resolver, word, target)
-        for key, value in part.items():
-            if key in _MAPS and isinstance(value, dict):
-                parts += [(each, resolver) for each in value.values()]
-            elif key not in _DATA:
-                parts.append((value, resolver))
+                found = _look_up(resolver, word, target)
+                parts.append((found.contents, found.resolver))
+        parts += [(each, _inside(resolver, specification, each)) for each in _parts_of(part)]
+    return registry
 
 
-def _look_up(resolver: Any, word: str, target: str) -> None:
+def _registry(root: Any) -> tuple[Any, Any]:
+    """The schema with all that has a name in it, found once and not for each reference; and its resolver."""
+    uri = root.id() or ""
+    registry: Any = referencing.Registry().with_resource(uri, root)
+    with contextlib.suppress(*_NO_URI):  # it stumbles over some old keywords; pointers work without names
+        registry = registry.crawl()
+    return registry, registry.resolver(uri)
+
+
+def _parts_of(part: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The schemas that are directly in one."""
+    for key, value in part.items():
+        if key in _MAPS and isinstance(value, dict):
+            found = list(value.values())
+        elif key in _PARTS:
+            found = value if isinstance(value, list) else [value]
+        else:
+            continue
+        yield from (each for each in found if isinstance(each, dict))
+
+
+def _inside(resolver: Any, specification: Any, part: dict[str, Any]) -> Any:
     try:
-        resolver.lookup(target)
-    except (referencing.exceptions.Unresolvable, ValueError, TypeError) as error:
+        return resolver.in_subresource(specification.create_resource(part))
+    except _NO_URI as error:
+        raise BadMessageError(f"$id: must be a URI, got {str(part.get('$id'))[:80]!r}") from error
+
+
+def _look_up(resolver: Any, word: str, target: str) -> Any:
+    try:
+        return resolver.lookup(target)
+    except (referencing.exceptions.Unresolvable, *_NO_URI) as error:
         raise BadMessageError(f"{word}: there is no {target[:80]!r} in the schema") from error
 
 
 def _without_patterns(schema: dict[str, Any]) -> dict[str, Any]:
     safe: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in _PATTERNS:
+        if key in _PATTERNS or key == _DIALECT:
             continue
         if key in _DATA:
             safe[key] = value

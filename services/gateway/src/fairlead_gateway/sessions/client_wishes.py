@@ -95,10 +95,12 @@ async def check_schemas(tools: Sequence[ClientTool], form: ResponseFormat | None
 def _problem(schema: _Schema) -> str:
     import jsonschema
 
-    kind: Any = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     try:
+        kind: Any = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
         kind.check_schema(schema)
     except jsonschema.exceptions.SchemaError as error:
         where = ".".join(map(str, error.absolute_path)) or "the schema"
         return f"{where}: {error.message[:300]}"
+    except Exception as error:  # noqa: BLE001 - of a library, whatever a stranger's schema makes it do
+        return f"it is no JSON Schema that can be read: {str(error)[:300]}"
     return ""
