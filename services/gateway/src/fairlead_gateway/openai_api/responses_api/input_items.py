@@ -55,7 +55,8 @@ class ResponseInput(NamedTuple):
         known: the response whose items the input repeats; what came up to its end is in its session.
         messages: the conversation as chat completions have it, behind what is known.
         new: those of them that the agent has not answered.
-        outputs, decisions: what a run may wait for: those behind the agent's last words.
+        outputs, decisions: what a run may wait for: those behind the agent's last words, and decisions
+            behind its last calls, too.
         uncalled: the calls of outputs of which the input has no call.
     """
 
@@ -81,20 +82,22 @@ def input_of(body: ResponseRequest) -> ResponseInput:
     instructions = [_words(item.content) for item in given if _is_system(item)]
     items = [(f"input[{n}]", item) for n, item in enumerate(given) if not _is_system(item)]
     last = max((n for n, (_, item) in enumerate(items) if _is_of_agent(item)), default=-1)
-    known = parse_item_id(items[last][1].id or "") if last >= 0 else None
-    if known is None:
+    name = (items[last][1].id or "") if last >= 0 else ""
+    known = parse_item_id(name)
+    if known is None and parse_approval_id(name) is None:  # a decision tells its session by itself
         _check_references(items)
-    said = max((n for n, (_, item) in enumerate(items[: last + 1]) if item.type == "message"), default=-1)
+    said = max((n for n, (_, item) in enumerate(items[: last + 1]) if _is_message(item)), default=-1)
     called = _calls(given, "function_call")
     behind = items[last + 1 :]
     since = items[said + 1 :]  # the agent's last words
+    acted = max((n for n, (_, item) in enumerate(since) if _tells_of_work(item)), default=-1)
     return ResponseInput(
         instructions,
         known,
         [each for _, item in (behind if known else items) if (each := _message(item)) is not None],
         [each for _, item in behind if item.type == "message" and (each := _message(item)) is not None],
         [output for field, item in since if (output := _output(field, item)) is not None],
-        [decided for field, item in since if (decided := _decision(field, item)) is not None],
+        [decided for field, item in since[acted + 1 :] if (decided := _decision(field, item)) is not None],
         [call for call in _calls(given, "function_call_output") if call not in called],
     )
 
@@ -147,6 +150,16 @@ def _is_of_agent(item: InputItem) -> bool:
     if item.type == "message":
         return item.role == "assistant"
     return item.type not in _ANSWERS
+
+
+def _is_message(item: InputItem) -> bool:
+    """Whether it is one, or refers to one."""
+    return item.type == "message" or (item.type == "item_reference" and (item.id or "").startswith("msg_"))
+
+
+def _tells_of_work(item: InputItem) -> bool:
+    """Whether the agent went on before it: with anything but another question to a person."""
+    return _is_of_agent(item) and parse_approval_id(item.id or "") is None
 
 
 def _message(item: InputItem) -> ChatMessage | None:
