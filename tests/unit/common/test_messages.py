@@ -323,6 +323,8 @@ def test_unknown_fields_of_a_later_version_are_ignored() -> None:
         ("prompt", b'{"text": "a", "model": {}}', "got an object of 0 fields$"),
         ("prompt", b'{"text": 5, "model', "^prompt: is no valid JSON: input data was truncated$"),
         ("prompt", b'{"model": 5, "x": ' + b"[" * 100_000, "^prompt: is nested too deeply$"),
+        ("prompt", b'{"text": 1e400}', "^prompt: number out of range"),
+        ("prompt", b'{"text": 5, "x": [1e400]}', "^prompt: number out of range - at "),
         ("steer", b"[1]" * 2_000_000, "at most 4000000 characters, got 6000000"),
         ("approval", b"yes", "approval"),
         (

@@ -52,6 +52,8 @@ def explained_payload(error: Exception, payload: bytes, document: type) -> str:
         case msgspec.ValidationError():
             try:
                 content = msgspec.json.decode(payload)
+            except msgspec.ValidationError as broken:  # JSON that nobody takes: a number that is too large
+                return str(broken)[:1].lower() + str(broken)[1:]
             except UNDECODABLE as broken:  # further on
                 return explained_payload(broken, payload, document)
             return explained(error, content, document, repeats=False)
