@@ -1,7 +1,7 @@
 """Source of an MCP server without an SDK that does one thing wrong, which its first argument names."""
 
 SOURCE = r"""
-import json, sys, threading
+import json, os, sys, threading, time
 mode = sys.argv[1]
 asked = 0
 plain = {"type": "object"}
@@ -38,6 +38,11 @@ for line in sys.stdin:
             say(id=number, result={"tools": [tool], "nextCursor": str(asked)})
         else:
             say(id=number, result={"tools": [{"name": "ok", "inputSchema": plain}]})
+    elif method == "tools/call" and mode == "busy":
+        print("tools/call", file=sys.stderr, flush=True)
+        while not os.path.exists(sys.argv[2]):
+            time.sleep(0.01)
+        say(id=number, result={"content": [{"type": "text", "text": "done"}]})
     elif method == "prompts/get":
         say(id=number, error={"code": -1, "message": "\x1b[31mno\x07"})
     elif method == "prompts/list":

@@ -12,12 +12,14 @@ import pytest
 
 from fairlead_common.config import McpServer
 from fairlead_common.config.secret import Secret
+from fairlead_tools.mcp_servers import server as server_module
 from fairlead_tools.mcp_servers.logins import LoginFile
 from fairlead_tools.mcp_servers.sdk import McpSession
 from fairlead_tools.mcp_servers.server import McpServerConnection
 from fairlead_tools.preview import PreviewAnswer, PreviewQuestion, preview
 from tests.support.hostile_mcp_server import SOURCE
 from tests.support.mcp_servers import SERVER
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -79,6 +81,36 @@ async def test_server_whose_tools_change_without_pause_is_asked_once_a_second(
         await asyncio.sleep(2.5)
         running.cancel()
     assert (tmp_path / "x.log").read_text().count("tools/list") <= 5
+
+
+async def test_a_server_that_does_one_thing_at_a_time_ends_its_call_before_it_lists_its_tools(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, log = tmp_path / "go", tmp_path / "x.log"
+    settings = McpServer(command=sys.executable, args=[str(program), "busy", str(go)], start_timeout_s=30.0)
+    server = McpServerConnection("x", settings, tmp_path, cast("LoginFile", None))
+    list_tools, given_up = server._list, asyncio.Event()
+
+    async def list_once(session: McpSession) -> None:
+        try:
+            await list_tools(session)
+        finally:
+            given_up.set()
+
+    monkeypatch.setattr(server, "_list", list_once)
+    server.lead()
+    async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(server.run())
+        call = tasks.create_task(server.call("ok", {}, "c1", timeout_s=100, show=nobody))
+        await until(lambda: log.exists() and "tools/call" in log.read_text(), "the call is under way")
+        monkeypatch.setattr(server_module, "LIST_S", 0.1)
+        given_up.clear()
+        assert server._session is not None
+        server._session.news.set()
+        await given_up.wait()
+        go.touch()
+        assert (await call).kind == "result"
+        running.cancel()
 
 
 async def test_call_after_a_crash_waits_for_a_new_connection_while_the_old_one_is_still_ending(

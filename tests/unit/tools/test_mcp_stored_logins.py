@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -173,3 +174,26 @@ async def test_a_renewal_that_was_broken_off_holds_nobody_up(tmp_path: Path, vau
         vault.handle_async_request = own  # type: ignore[method-assign]
         async with asyncio.timeout(30):
             assert (await second.post(URL)).status_code == 200
+
+
+async def test_a_refusal_without_end_is_not_read(tmp_path: Path, vault: Vault) -> None:
+    sent = 0
+
+    class WithoutEnd(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            nonlocal sent
+            while sent < 64 << 20:
+                sent += 1 << 20
+                yield b"x" * (1 << 20)
+
+        async def aclose(self) -> None:
+            """Nothing is open."""
+
+    async def refuse(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(401, stream=WithoutEnd(), request=request)
+
+    vault.handle_async_request = refuse  # type: ignore[method-assign]
+    async with Executors(tmp_path, vault, expires_at=time.time() + 3600).connect() as client:
+        with pytest.raises(EndedError):
+            await client.post(URL)
+    assert sent <= 1 << 20

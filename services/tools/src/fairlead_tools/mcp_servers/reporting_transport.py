@@ -8,6 +8,7 @@ import msgspec
 
 from fairlead_tools.mcp_servers.too_long import ENDS, MAX_ANSWER, TOO_LONG, request_in, too_long
 
+MAX_REFUSAL_BYTES: Final = 64 << 10
 NOT_STARTED: Final = -32097  # in the place of an answer: the server cannot have heard of the request
 LOST: Final = -32098  # it may have been heard
 REFUSAL: Final = "fairlead.refusal"  # an extension of a request that must not be sent: why
@@ -53,7 +54,9 @@ class ReportingTransport(httpx2.AsyncBaseTransport):
         if isinstance(response.stream, httpx2.AsyncByteStream):
             if json:
                 return await _whole(request, response)
-            if kind.startswith("text/event-stream"):
+            if response.status_code >= 400:  # who adds tokens reads it, without end
+                response.stream = _Beginning(response.stream)
+            elif kind.startswith("text/event-stream"):
                 response.stream = _WholeEvents(response.stream, _id_of(request))
         return response
 
@@ -85,6 +88,24 @@ def _id_of(request: httpx2.Request) -> str:
     except httpx2.RequestNotRead:
         return ""
     return request_in(text[:ENDS], text[-ENDS:])
+
+
+class _Beginning(httpx2.AsyncByteStream):
+    """The beginning of a body: the words of a refusal."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = MAX_REFUSAL_BYTES
+        async for chunk in self._inner:
+            yield chunk[:left]
+            left -= len(chunk)
+            if left <= 0:
+                return
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
 
 class _WholeEvents(httpx2.AsyncByteStream):

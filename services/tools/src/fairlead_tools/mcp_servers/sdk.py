@@ -360,7 +360,8 @@ async def _http(
     transport = ReportingTransport(asks_for_login=login is not None)
     async with (
         httpx2.AsyncClient(headers=headers, timeout=timeout, transport=transport, auth=login) as http,
-        streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_ANSWER) as streams,
+        # More than `_WholeEvents` lets through: over its own limit the SDK ends the connection.
+        streamable_http_client(server.url, http_client=http, max_sse_event_size=2 * MAX_ANSWER) as streams,
         _listening(streams[0], session.heard, session.close) as receive,
     ):
         yield receive, streams[1]

@@ -182,11 +182,25 @@ class McpServerConnection:
                         await session.news.wait()
                 session.news.clear()
                 if self._leads and not session.closed:
-                    async with asyncio.timeout(LIST_S):
-                        self._note(await session.tools(), session)
+                    await self._list(session)
                     await asyncio.sleep(LIST_PAUSE_S)
             if watching is not None:
                 watching.cancel()
+
+    async def _list(self, session: "McpSession") -> None:
+        """Take over what the server lists now.
+
+        Many servers do one thing at a time: one that works on a call answers later.
+
+        Raises:
+            TimeoutError: it does not answer, and no call is under way.
+        """
+        try:
+            async with asyncio.timeout(LIST_S):
+                self._note(await session.tools(), session)
+        except TimeoutError:
+            if not self.busy:
+                raise
 
     def warnings(self) -> list[str]:
         """What a person should look at now."""
