@@ -1,5 +1,6 @@
 """A login at an MCP server: carried out by a program of the tools service, with the person's browser."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from fairlead.printable import printable
 from fairlead_common.installation.errors import FAILED, CommandError
 
 _PROGRAM: Final = "fairlead_tools.mcp_servers.login"
+_under_way: list[IO[bytes]] = []  # the logins of this process; the last one is told what the person pastes
 
 
 def log_in(url: str, *, opens_browser: bool) -> str:
@@ -49,17 +51,18 @@ def log_in(url: str, *, opens_browser: bool) -> str:
 def _send_person_to(address: str, answers: IO[bytes], *, opens_browser: bool) -> None:
     if not address.startswith(("https://", "http://")):
         raise CommandError("the server names a login page that is no web address", FAILED)
+    _under_way.append(answers)
+    if len(_under_way) == 1:  # a second thread would take turns with it at reading
+        threading.Thread(target=_pass_on, daemon=True).start()
     click.echo(printable(address))
     opened = opens_browser and webbrowser.open(address)
     click.echo("waiting for the login in your browser" if opened else "open this address to log in", err=True)
-    threading.Thread(target=_pass_on, args=(answers,), daemon=True).start()
 
 
-def _pass_on(answers: IO[bytes]) -> None:
+def _pass_on() -> None:
     """What the person pastes: the address that the browser ended at."""
     for line in sys.stdin:
-        try:
+        with contextlib.suppress(OSError, ValueError):  # that login has ended
+            answers = _under_way[-1]
             answers.write(line.encode() + b"\n")
             answers.flush()
-        except OSError:
-            return

@@ -269,7 +269,7 @@ def _values(option: str, pairs: tuple[str, ...]) -> Json:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise CommandError(f"{option}: must be NAME=VALUE, got {pair[:80]!r}", USAGE)
-        if not value.isprintable():
+        if option == "--header" and not value.isprintable():
             raise CommandError(
                 f"{option}: the value of {name[:80]!r} must be one line of visible text", USAGE
             )
