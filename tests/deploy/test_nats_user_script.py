@@ -62,6 +62,13 @@ def test_users_that_are_for_later_are_loaded_by_the_next_start(checkout: Path) -
     assert " up " not in (checkout / "calls").read_text()
 
 
+def test_a_last_line_without_an_end_stays_a_line(checkout: Path) -> None:
+    (checkout / ".env").write_text("COMPOSE_PROFILES=backups")
+    nats_user(checkout, "with alerts")
+    wanted = f"COMPOSE_PROFILES=backups\nFAIRLEAD_USERS_SUM={sum_of('with alerts')}\n"
+    assert (checkout / ".env").read_text() == wanted
+
+
 @pytest.mark.parametrize("secrets", ["secrets", "elsewhere"])
 def test_the_sum_stays_where_the_server_has_other_users_or_the_same(checkout: Path, secrets: str) -> None:
     (checkout / "elsewhere").mkdir()
