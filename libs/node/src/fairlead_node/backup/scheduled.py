@@ -181,7 +181,11 @@ class ScheduledBackups:
 
 def _misses_copy(state: BackupState, config: BackupConfig) -> bool:
     """Whether the last good backup is on this machine alone, where one that made it may copy it."""
-    return bool(config.copy_command) and state.copied_due_s < state.due_s and os.access(state.file, os.R_OK)
+    # Earlier versions did not say which one was copied, and made the copy of each right after it.
+    is_copied = state.copied_due_s >= state.due_s or (
+        not state.copied_due_s and state.copied_at_ms >= state.made_at_ms
+    )
+    return bool(config.copy_command) and not is_copied and os.access(state.file, os.R_OK)
 
 
 def expired(folder: Path, keep: int, keep_weekly: int) -> list[Path]:
