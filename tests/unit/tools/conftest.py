@@ -117,9 +117,18 @@ class Runner:
         return client
 
     def start(self, idle_s: float = 60.0) -> Client:
-        done = self.serve(idle_s)
-        assert done.returncode == 0, done.stderr
-        return self.connect()
+        """As executors do it: a child that a killed runner just forked may hold its lock and its socket."""
+
+        def served() -> Client | None:
+            done = self.serve(idle_s)
+            assert done.returncode == 0, done.stderr
+            try:
+                return self.connect()
+            except ConnectionRefusedError:
+                return None
+
+        client: Client = eventually(served, "a runner listens")
+        return client
 
     @property
     def pid(self) -> int:
