@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import psutil
 import pytest
 
+from fairlead_node.backup.own_server import server_over
 from fairlead_node.nats_server.memory_limit import memory_limit
 from fairlead_node.supervisor.child import environment_of_server
 
@@ -41,3 +43,18 @@ def test_a_server_is_given_the_memory_that_its_subjects_take(
         with (messages / "index.db").open("wb") as index:
             index.truncate(size)
     assert memory_limit(tmp_path) == limit
+    assert memory_limit(tmp_path, least_mib=256) == max("256MiB", limit)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("size", "limit"), [(0, "256MiB"), (60 << 20, "438MiB")])
+def test_a_server_for_a_moment_is_given_the_memory_of_its_store_too(
+    tmp_path: Path, size: int, limit: str
+) -> None:
+    messages = tmp_path / "store/jetstream/OTHER/streams/SESSIONS/msgs"
+    messages.mkdir(parents=True)
+    with (messages / "index.db").open("wb") as index:
+        index.truncate(size)
+    with server_over(tmp_path / "store"):
+        servers = [each for each in psutil.Process().children() if "nats-server" in each.name()]
+        assert [each.environ()["GOMEMLIMIT"] for each in servers] == [limit]

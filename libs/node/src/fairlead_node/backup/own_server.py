@@ -11,13 +11,15 @@ from typing import Final
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.nats_access import NatsAccess
 from fairlead_common.installation.ports import free_port
-from fairlead_node.nats_server.server import MEMORY_LIMIT, START_TIMEOUT_S, binary, wait_for
+from fairlead_node.nats_server.memory_limit import memory_limit
+from fairlead_node.nats_server.server import START_TIMEOUT_S, binary, wait_for
 from fairlead_node.nats_server.store_swap import give_account
 from fairlead_node.supervisor.child import die_with_parent
 from fairlead_remote.nats_users.accounts import STREAMS
 from fairlead_remote.nats_users.quoting import quoted
 
 STOP_S: Final = 60.0
+_LEAST_MIB: Final = 256  # a backup may be restored into an empty store
 _USER: Final = "operator"
 _CONFIG: Final = """\
 listen: "127.0.0.1:{port}"
@@ -59,7 +61,7 @@ def server_over(store: Path) -> Iterator[NatsAccess]:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
-                env={"GOMEMLIMIT": MEMORY_LIMIT, "PATH": "/usr/bin:/bin"},
+                env={"GOMEMLIMIT": memory_limit(store, _LEAST_MIB), "PATH": "/usr/bin:/bin"},
                 start_new_session=True,
                 preexec_fn=die_with_parent(),
             )

@@ -22,7 +22,6 @@ from fairlead_remote.nats_users.home_users import NatsUsers
 from fairlead_remote.nats_users.quoting import quoted
 
 _EXTERNAL: Final = "external"  # in the context: the server is someone else's
-MEMORY_LIMIT: Final = "256MiB"
 START_TIMEOUT_S: Final = 20.0
 
 # js_ack_fc_v2: the client library cannot read the newer acknowledgement subjects and would go deaf.
